@@ -1,1 +1,56 @@
-//! cli
+//! The commands of `perfbisect`. Each has a file of its own; this one is their table of contents.
+
+pub mod config_check;
+pub mod serve;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Finds the commit that made a kernel slower, unattended, and says how sure it is.
+#[derive(Parser)]
+#[command(name = "perfbisect", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the coordinator: HTTP, passes, pages.
+    Serve(serve::Args),
+    /// Look at the configuration.
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Read every configuration file and say what is wrong, with file and key.
+    Check(config_check::Args),
+}
+
+/// Parses the command line and carries it out. Exit codes: 0 done, 1 failed, 2 wrong usage.
+pub fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("perfbisect: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Serve(args) => block_on(serve::run(args)),
+        Command::Config { command: ConfigCommand::Check(args) } => config_check::run(args),
+    }
+}
+
+/// A runtime for the commands that need one; those that don't (`plan`, `config check`) start none.
+fn block_on<F: Future<Output = anyhow::Result<ExitCode>>>(future: F) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(future)
+}
