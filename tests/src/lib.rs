@@ -1,1 +1,7 @@
-//! placeholder
+//! The lab: real Postgres, real sshd, real kernels and a simulated world for the tests.
+//!
+//! Nothing here imitates what can be had: a cluster is initdb's, a kernel is built, a daemon is the binary.
+//! It may use the coordinator's library; nothing of the product may use the lab.
+
+pub mod postgres;
+pub mod wait;
