@@ -21,7 +21,7 @@ create table bisections (
     case_digest text not null references definitions,
     recipe_digest text not null references definitions,
     policy_digest text not null references definitions,
-    cc_digest text,                                          -- one compiler builds a whole search; set by its first build
+    cc_digest text,                                          -- one compiler builds a whole search; '' where none is known
     machines text[] not null check (cardinality(machines) > 0),
     priority integer not null default 0 check (priority between -100 and 100),
     request jsonb not null,                                  -- the body as accepted
@@ -31,6 +31,7 @@ create table bisections (
     planned_version bigint not null default 0,               -- the version the latest decision was made from
     created_at timestamptz not null default now(),
     granted_at timestamptz not null default now(),           -- last grant of a machine: ageing counts from here
+    wake_at timestamptz,                                     -- plan again then, though no fact came (a limit is due)
     ended_at timestamptz,
     conclusion jsonb,
     check ((state = 'open') = (ended_at is null)),
@@ -55,16 +56,27 @@ create table builds (
     kernel jsonb not null,                                   -- {commit, revert, patches, layout}
     recipe_digest text not null references definitions,
     state text not null check (state in ('wanted', 'held', 'built', 'failed')),
-    urgency integer not null default 0,                      -- 1: a job waits for it; 0: built ahead
+    cc_digest text not null default '',
     image_id text,
     failure jsonb,                                           -- {class, excerpt}
     wall_s double precision,
     config_changes text[] not null default '{}',
+    failures integer not null default 0,                     -- attempts that ended by the lab's trouble
+    not_before timestamptz not null default now(),           -- back-off after the lab's trouble
     created_at timestamptz not null default now(),
     ended_at timestamptz,
-    unique (tree, kernel_key, recipe_digest),
+    unique (tree, kernel_key, recipe_digest, cc_digest),
     check ((state = 'built') = (image_id is not null)),
     check ((state = 'failed') = (failure is not null))
+);
+
+-- Which open bisection wants which build, by its latest decision.
+create table wishes (
+    bisection_id uuid not null references bisections,
+    build_id uuid not null references builds,
+    urgency integer not null check (urgency in (0, 1)),      -- 1: a job waits for it; 0: built ahead
+    place integer not null,                                  -- order within the decision
+    primary key (bisection_id, build_id)
 );
 
 create table images (
@@ -140,6 +152,7 @@ create table attempts (
     started_at timestamptz not null default now(),
     ended_at timestamptz,
     phase text,                                              -- for people: what it does now
+    report jsonb,                                            -- the agent's, as it came: evidence
     seen_lines bigint not null default 0,                    -- spool lines received so far
     check ((build_id is null) <> (job_id is null)),
     check ((state = 'done') = (ended_at is not null)),
