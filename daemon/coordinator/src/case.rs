@@ -35,22 +35,34 @@ impl Case {
         workload: &Workload,
         chosen: &BTreeMap<String, String>,
     ) -> anyhow::Result<(Case, Vec<(String, PathBuf)>)> {
-        if let Some(unknown) = chosen.keys().find(|name| !workload.parameters.contains_key(*name)) {
+        if let Some(unknown) = chosen
+            .keys()
+            .find(|name| !workload.parameters.contains_key(*name))
+        {
             let known: Vec<&str> = workload.parameters.keys().map(String::as_str).collect();
-            bail!("workload `{}` has no parameter `{unknown}`; it has: {}", workload.name, known.join(", "));
+            bail!(
+                "workload `{}` has no parameter `{unknown}`; it has: {}",
+                workload.name,
+                known.join(", ")
+            );
         }
         let mut parameters = BTreeMap::new();
         for (name, choices) in &workload.parameters {
             let value = match chosen.get(name) {
                 Some(value) if choices.contains(value) => value,
-                Some(value) => bail!("parameter `{name}` cannot be `{value}`; choices: {}", choices.join(", ")),
+                Some(value) => bail!(
+                    "parameter `{name}` cannot be `{value}`; choices: {}",
+                    choices.join(", ")
+                ),
                 None => choices.first().context("a parameter without choices")?,
             };
             parameters.insert(name.clone(), value.clone());
         }
         let fill = |argv: &Vec<String>| -> Vec<String> {
             let one = |word: &String| {
-                parameters.iter().fold(word.clone(), |w, (name, value)| w.replace(&format!("{{{name}}}"), value))
+                parameters.iter().fold(word.clone(), |w, (name, value)| {
+                    w.replace(&format!("{{{name}}}"), value)
+                })
             };
             argv.iter().map(one).collect()
         };
@@ -115,21 +127,33 @@ impl RecipeDef {
         };
         let limit_s = tree.build_limit_s;
         Ok(match &tree.build {
-            BuildRecipe::Kbuild { arch, base_target, base_config, fragment, forced, cc, targets, image, jobs } => {
-                RecipeDef::Kbuild {
-                    arch: arch.clone(),
-                    base_target: base_target.clone(),
-                    base_config: base_config.as_ref().map(read).transpose()?,
-                    fragment: fragment.as_ref().map(read).transpose()?.unwrap_or_default(),
-                    forced: forced.clone(),
-                    cc: cc.clone(),
-                    targets: targets.clone(),
-                    image: image.clone(),
-                    jobs: *jobs,
-                    limit_s,
-                }
-            }
-            BuildRecipe::Command { command, artefacts, arch } => RecipeDef::Command {
+            BuildRecipe::Kbuild {
+                arch,
+                base_target,
+                base_config,
+                fragment,
+                forced,
+                cc,
+                targets,
+                image,
+                jobs,
+            } => RecipeDef::Kbuild {
+                arch: arch.clone(),
+                base_target: base_target.clone(),
+                base_config: base_config.as_ref().map(read).transpose()?,
+                fragment: fragment.as_ref().map(read).transpose()?.unwrap_or_default(),
+                forced: forced.clone(),
+                cc: cc.clone(),
+                targets: targets.clone(),
+                image: image.clone(),
+                jobs: *jobs,
+                limit_s,
+            },
+            BuildRecipe::Command {
+                command,
+                artefacts,
+                arch,
+            } => RecipeDef::Command {
                 command: command.clone(),
                 artefacts: artefacts.clone(),
                 arch: arch.clone(),
@@ -159,8 +183,14 @@ impl Definition {
 /// The canonical name of a kernel: its commit, then its variants.
 pub fn kernel_key(kernel: &bisect::Kernel) -> String {
     let mut key = kernel.commit.as_str().to_string();
-    kernel.revert.iter().for_each(|c| key.push_str(&format!("+revert={c}")));
-    kernel.patches.iter().for_each(|p| key.push_str(&format!("+patch={p}")));
+    kernel
+        .revert
+        .iter()
+        .for_each(|c| key.push_str(&format!("+revert={c}")));
+    kernel
+        .patches
+        .iter()
+        .for_each(|p| key.push_str(&format!("+patch={p}")));
     if kernel.layout > 0 {
         key.push_str(&format!("+layout={}", kernel.layout));
     }

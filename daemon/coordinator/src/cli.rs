@@ -45,7 +45,9 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => block_on(serve::run(args)),
-        Command::Config { command: ConfigCommand::Check(args) } => config_check::run(args),
+        Command::Config {
+            command: ConfigCommand::Check(args),
+        } => config_check::run(args),
     }
 }
 

@@ -170,7 +170,11 @@ impl TryFrom<String> for Address {
         if user.is_empty() || host.is_empty() {
             return Err(wrong());
         }
-        Ok(Address::Ssh { user: user.into(), host: host.into(), port })
+        Ok(Address::Ssh {
+            user: user.into(),
+            host: host.into(),
+            port,
+        })
     }
 }
 
@@ -278,9 +282,13 @@ pub enum ParserChoice {
     Hackbench,
     PerfBench,
     /// Metric name to a regular expression whose first group is the number.
-    Regex { patterns: BTreeMap<String, String> },
+    Regex {
+        patterns: BTreeMap<String, String>,
+    },
     /// Metric name to a JSON path such as `$.jobs[0].read.iops`.
-    JsonPath { paths: BTreeMap<String, String> },
+    JsonPath {
+        paths: BTreeMap<String, String>,
+    },
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
@@ -343,7 +351,10 @@ impl Config {
     /// Reads the main file and the folders it names. Errors name the file and the key.
     pub fn load(path: &Path) -> anyhow::Result<Config> {
         let path = std::path::absolute(path)?;
-        let base = path.parent().context("the configuration file has no folder")?.to_path_buf();
+        let base = path
+            .parent()
+            .context("the configuration file has no folder")?
+            .to_path_buf();
         let mut file: File = read_toml(&path)?;
         rebase(&base, &mut file.state_dir);
         rebase(&base, &mut file.machines_dir);
@@ -357,8 +368,16 @@ impl Config {
             secret.into_iter().for_each(|p| rebase(&base, p));
         }
         for tree in file.trees.values_mut() {
-            if let BuildRecipe::Kbuild { base_config, fragment, .. } = &mut tree.build {
-                base_config.iter_mut().chain(fragment.iter_mut()).for_each(|p| rebase(&base, p));
+            if let BuildRecipe::Kbuild {
+                base_config,
+                fragment,
+                ..
+            } = &mut tree.build
+            {
+                base_config
+                    .iter_mut()
+                    .chain(fragment.iter_mut())
+                    .for_each(|p| rebase(&base, p));
             }
         }
         let mut machines = BTreeMap::new();
@@ -373,14 +392,24 @@ impl Config {
         }
         let mut workloads = BTreeMap::new();
         for (from, mut workload) in read_folder::<Workload>(&file.workloads_dir)? {
-            workload.files.values_mut().for_each(|p| rebase(&file.workloads_dir, p));
+            workload
+                .files
+                .values_mut()
+                .for_each(|p| rebase(&file.workloads_dir, p));
             check_workload(&workload).with_context(|| from.display().to_string())?;
             if workloads.insert(workload.name.clone(), workload).is_some() {
                 bail!("{}: a second workload of this name", from.display());
             }
         }
-        let config = Config { path, file, machines, workloads };
-        config.check().with_context(|| config.path.display().to_string())?;
+        let config = Config {
+            path,
+            file,
+            machines,
+            workloads,
+        };
+        config
+            .check()
+            .with_context(|| config.path.display().to_string())?;
         Ok(config)
     }
 
@@ -392,10 +421,22 @@ impl Config {
             self.file.listen
         );
         for (name, tree) in &self.file.trees {
-            ensure!(is_name(name), "trees.{name}: a name is made of letters, digits, `-`, `_` and `.`");
-            if let BuildRecipe::Kbuild { base_config, fragment, .. } = &tree.build {
+            ensure!(
+                is_name(name),
+                "trees.{name}: a name is made of letters, digits, `-`, `_` and `.`"
+            );
+            if let BuildRecipe::Kbuild {
+                base_config,
+                fragment,
+                ..
+            } = &tree.build
+            {
                 for path in base_config.iter().chain(fragment) {
-                    ensure!(path.is_file(), "trees.{name}.build: {} is no file", path.display());
+                    ensure!(
+                        path.is_file(),
+                        "trees.{name}.build: {} is no file",
+                        path.display()
+                    );
                 }
             }
         }
@@ -403,7 +444,11 @@ impl Config {
     }
 
     pub fn base_url(&self) -> String {
-        let url = self.file.base_url.clone().unwrap_or_else(|| format!("http://{}", self.file.listen));
+        let url = self
+            .file
+            .base_url
+            .clone()
+            .unwrap_or_else(|| format!("http://{}", self.file.listen));
         url.trim_end_matches('/').to_string()
     }
 
@@ -427,26 +472,57 @@ fn is_loopback(ip: IpAddr) -> bool {
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 64
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
         && !text.starts_with(['.', '-'])
 }
 
 fn check_machine(machine: &Machine) -> anyhow::Result<()> {
-    ensure!(is_name(&machine.name), "name = \"{}\": letters, digits, `-`, `_` and `.`", machine.name);
-    ensure!(!machine.roles.is_empty(), "roles is empty: write [\"build\", \"measure\"] or one of them");
+    ensure!(
+        is_name(&machine.name),
+        "name = \"{}\": letters, digits, `-`, `_` and `.`",
+        machine.name
+    );
+    ensure!(
+        !machine.roles.is_empty(),
+        "roles is empty: write [\"build\", \"measure\"] or one of them"
+    );
     let remote = matches!(machine.address, Address::Ssh { .. });
-    ensure!(!remote || machine.ssh.is_some(), "a machine reached over SSH needs [ssh] with its host_key");
-    if let BootMethod::Qemu { icount: true, cpus, accel, .. } = &machine.boot {
-        ensure!(*cpus == 1, "boot.icount counts instructions of one CPU: set cpus = 1");
-        ensure!(*accel == protocol::Accel::Tcg, "boot.icount needs accel = \"tcg\"");
+    ensure!(
+        !remote || machine.ssh.is_some(),
+        "a machine reached over SSH needs [ssh] with its host_key"
+    );
+    if let BootMethod::Qemu {
+        icount: true,
+        cpus,
+        accel,
+        ..
+    } = &machine.boot
+    {
+        ensure!(
+            *cpus == 1,
+            "boot.icount counts instructions of one CPU: set cpus = 1"
+        );
+        ensure!(
+            *accel == protocol::Accel::Tcg,
+            "boot.icount needs accel = \"tcg\""
+        );
     }
     Ok(())
 }
 
 fn check_workload(workload: &Workload) -> anyhow::Result<()> {
-    ensure!(is_name(&workload.name), "name = \"{}\": letters, digits, `-`, `_` and `.`", workload.name);
+    ensure!(
+        is_name(&workload.name),
+        "name = \"{}\": letters, digits, `-`, `_` and `.`",
+        workload.name
+    );
     ensure!(!workload.command.is_empty(), "command is empty");
-    ensure!(!workload.metrics.is_empty(), "no [[metrics]]: say at least which number is judged");
+    ensure!(
+        !workload.metrics.is_empty(),
+        "no [[metrics]]: say at least which number is judged"
+    );
     ensure!(workload.run_limit_s > 0, "run_limit_s is 0");
     for (name, choices) in &workload.parameters {
         ensure!(!choices.is_empty(), "parameters.{name} has no choice");
@@ -468,14 +544,19 @@ fn rebase(base: &Path, path: &mut PathBuf) {
 }
 
 fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
     toml::from_str(&text).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))
 }
 
 fn read_folder<T: serde::de::DeserializeOwned>(folder: &Path) -> anyhow::Result<Vec<(PathBuf, T)>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("{}: cannot be read", folder.display()))?;
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("{}: cannot be read", folder.display()))?;
     let mut paths: Vec<PathBuf> = entries.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
     paths.retain(|p| p.extension().is_some_and(|e| e == "toml"));
     paths.sort();
-    paths.into_iter().map(|p| Ok((p.clone(), read_toml(&p)?))).collect()
+    paths
+        .into_iter()
+        .map(|p| Ok((p.clone(), read_toml(&p)?)))
+        .collect()
 }

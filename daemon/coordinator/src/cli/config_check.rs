@@ -8,7 +8,11 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Args {
     /// The main configuration file.
-    #[arg(long, env = "PERFBISECT_CONFIG", default_value = "/etc/perfbisect/perfbisect.toml")]
+    #[arg(
+        long,
+        env = "PERFBISECT_CONFIG",
+        default_value = "/etc/perfbisect/perfbisect.toml"
+    )]
     config: PathBuf,
 }
 
