@@ -94,6 +94,16 @@ impl Case {
     pub fn metric(&self, name: &str) -> Option<&MetricDef> {
         self.metrics.iter().find(|m| m.name == name)
     }
+
+    /// What reads this case's output. An error is a mistake in the workload's file.
+    pub fn parser(&self) -> Result<parsers::Parser, parsers::BadParser> {
+        self.parser.parser()
+    }
+
+    /// The numbers that its metrics ask for, as `parsers::judge` wants them.
+    pub fn wanted(&self) -> Vec<parsers::Wanted> {
+        self.metrics.iter().map(MetricDef::wanted).collect()
+    }
 }
 
 /// How a tree's commits are built, with the contents of the files that the configuration names.

@@ -291,6 +291,21 @@ pub enum ParserChoice {
     },
 }
 
+impl ParserChoice {
+    pub fn parser(&self) -> Result<parsers::Parser, parsers::BadParser> {
+        Ok(match self {
+            ParserChoice::Fio => parsers::Parser::Fio,
+            ParserChoice::Tiotest => parsers::Parser::Tiotest,
+            ParserChoice::Tiobench => parsers::Parser::Tiobench,
+            ParserChoice::Dbench => parsers::Parser::Dbench,
+            ParserChoice::Hackbench => parsers::Parser::Hackbench,
+            ParserChoice::PerfBench => parsers::Parser::PerfBench,
+            ParserChoice::Regex { patterns } => parsers::Parser::regex(patterns)?,
+            ParserChoice::JsonPath { paths } => parsers::Parser::json_path(paths)?,
+        })
+    }
+}
+
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricDef {
@@ -299,6 +314,13 @@ pub struct MetricDef {
     pub higher_is_better: bool,
     #[serde(default)]
     pub may_be_zero: bool,
+}
+
+impl MetricDef {
+    pub fn wanted(&self) -> parsers::Wanted {
+        let MetricDef { name, unit, higher_is_better: _, may_be_zero } = self;
+        parsers::Wanted { name: name.clone(), unit: unit.clone(), may_be_zero: *may_be_zero }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -530,6 +552,7 @@ fn check_workload(workload: &Workload) -> anyhow::Result<()> {
     for (name, path) in &workload.files {
         ensure!(path.is_file(), "files.{name}: {} is no file", path.display());
     }
+    workload.parser.parser().context("parser")?;
     if let Some(metric) = &workload.timeout_means {
         let known = workload.metrics.iter().any(|m| &m.name == metric);
         ensure!(known, "timeout_means = \"{metric}\" is none of the metrics");
