@@ -28,9 +28,16 @@ mod tests {
 
     #[test]
     fn priority_goes_first_until_waiting_outweighs_it() {
-        let claim = |id, priority, waited_s| Claim { id, priority, waited_s };
+        let claim = |id, priority, waited_s| Claim {
+            id,
+            priority,
+            waited_s,
+        };
         assert_eq!(grant(&[claim(1, 0, 10.0), claim(2, 1, 0.0)]), Some(2));
-        assert_eq!(grant(&[claim(1, 0, 2.0 * AGEING_S_PER_PRIORITY), claim(2, 1, 0.0)]), Some(1));
+        assert_eq!(
+            grant(&[claim(1, 0, 2.0 * AGEING_S_PER_PRIORITY), claim(2, 1, 0.0)]),
+            Some(1)
+        );
         assert_eq!(grant(&[claim(2, 0, 0.0), claim(1, 0, 0.0)]), Some(1));
         assert_eq!(grant::<u8>(&[]), None);
     }

@@ -16,7 +16,12 @@ pub struct Kernel {
 
 impl Kernel {
     pub fn plain(commit: CommitId) -> Self {
-        Self { commit, revert: Vec::new(), patches: Vec::new(), layout: 0 }
+        Self {
+            commit,
+            revert: Vec::new(),
+            patches: Vec::new(),
+            layout: 0,
+        }
     }
 
     pub fn is_plain(&self) -> bool {

@@ -21,6 +21,10 @@ pub use conclusion::{Check, CheckResult, Checked, Conclusion, Status};
 pub use history::{Commit, History, HistoryError};
 pub use job::Job;
 pub use kernel::Kernel;
-pub use observation::{Image, Machine, Observation, Outcome, Override, OverrideVerdict, Record, RecordError, Value};
-pub use plan::{plan, Effect, Noise, OtherMetric, PLANNER_VERSION, Plan, Remaining, Step, Suspect, Verdict, VerdictLine};
+pub use observation::{
+    Image, Machine, Observation, Outcome, Override, OverrideVerdict, Record, RecordError, Value,
+};
+pub use plan::{
+    Effect, Noise, OtherMetric, PLANNER_VERSION, Plan, Remaining, Step, Suspect, Verdict, VerdictLine, plan,
+};
 pub use policy::{Confirm, Costs, Limits, LookFor, Metric, MinEffect, Policy};

@@ -25,7 +25,9 @@ pub enum Verdict {
     Good,
     Bad,
     /// `why`: `build_failed`, `boot_failed`, `benchmark_failed`, `lost`, `override`.
-    Skip { why: String },
+    Skip {
+        why: String,
+    },
     /// Measured, not decided yet.
     Open,
 }

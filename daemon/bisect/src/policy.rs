@@ -42,7 +42,12 @@ pub struct Costs {
 
 impl Default for Costs {
     fn default() -> Self {
-        Self { build_s: 600.0, boot_s: 120.0, run_s: 120.0, build_s_of: BTreeMap::new() }
+        Self {
+            build_s: 600.0,
+            boot_s: 120.0,
+            run_s: 120.0,
+            build_s_of: BTreeMap::new(),
+        }
     }
 }
 
