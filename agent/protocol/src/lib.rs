@@ -380,7 +380,7 @@ pub struct Names {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refusal {
-    /// `old_token`, `unknown_order`, `version`, `busy`, `no_space`, `corrupt`.
+    /// `old_token`, `unknown_order`, `version`, `busy`, `no_space`, `corrupt`, `unknown_file`.
     pub kind: String,
     pub message: String,
 }

@@ -1,0 +1,46 @@
+//! `cancel` and `erase`.
+
+use crate::process;
+use crate::root::Root;
+use crate::spool::{Life, Spool};
+use crate::trouble::{Because, Unable};
+use protocol::{Cancelled, Report};
+use std::fs;
+
+pub fn cancel(root: &Root, id: &str) -> Result<Cancelled, Unable> {
+    // Not while an order is being started: its worker would be missed.
+    let _held = root.lock()?;
+    let Some(spool) = Spool::find(root, id) else {
+        return Ok(Cancelled { was_running: false });
+    };
+    let worker = match spool.settle()? {
+        Life::Ended(_) | Life::Orphaned(_) => return Ok(Cancelled { was_running: false }),
+        Life::Accepted => None,
+        Life::Running(worker) => Some(worker),
+    };
+    if let Some(worker) = worker
+        && !process::end_worker(&worker, id)
+    {
+        return Err(Unable::Broken(format!(
+            "a process of order {id} cannot be killed"
+        )));
+    }
+    // The worker may have reported in its last moment; then that stands.
+    let was_running = spool.conclude(Report::Cancelled)?;
+    Ok(Cancelled { was_running })
+}
+
+pub fn erase(root: &Root, id: &str) -> Result<(), Unable> {
+    let _held = root.lock()?;
+    let Some(spool) = Spool::find(root, id) else {
+        return Ok(());
+    };
+    if let Life::Running(_) = spool.settle()? {
+        return Err(Unable::refused("busy", format!("order {id} is running")));
+    }
+    let away = root.dir.join("spool").join(format!(".{id}.erased"));
+    let _ = fs::remove_dir_all(&away);
+    fs::rename(&spool.dir, &away).because(|| format!("cannot erase {}", spool.dir.display()))?;
+    fs::remove_dir_all(&away).because(|| format!("cannot erase {}", away.display()))?;
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! The agent as the daemon sees it: a program, called verb by verb, with a folder of its own.
+
+mod agent;
+mod life;
+mod none;
+mod trees;
