@@ -3,5 +3,9 @@
 //! Nothing here imitates what can be had: a cluster is initdb's, a kernel is built, a daemon is the binary.
 //! It may use the coordinator's library; nothing of the product may use the lab.
 
+pub mod binaries;
+pub mod daemon;
+pub mod kernel_tree;
 pub mod postgres;
+pub mod user_tree;
 pub mod wait;

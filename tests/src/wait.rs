@@ -25,11 +25,7 @@ pub fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>
 }
 
 /// The same for asynchronous tests.
-pub async fn until_async<T, F: Future<Output = Option<T>>>(
-    what: &str,
-    limit: Duration,
-    mut look: impl FnMut() -> F,
-) -> T {
+pub async fn until_async<T>(what: &str, limit: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look().await {

@@ -301,7 +301,11 @@ fn a_file_is_one_idea() {
 
 #[test]
 fn every_module_says_what_it_is_for() {
-    let silent = rust_files().into_iter().filter(|(_, text)| {
+    // A module's own tests stand under the module's words.
+    let modules = rust_files()
+        .into_iter()
+        .filter(|(name, _)| !name.ends_with("/tests.rs"));
+    let silent = modules.filter(|(_, text)| {
         let first = text.lines().find(|l| !l.trim().is_empty()).unwrap_or("");
         !first.starts_with("//!") || first.len() < 18
     });
