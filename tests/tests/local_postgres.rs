@@ -29,7 +29,13 @@ impl Drop for State {
 }
 
 fn pid(data: &Path) -> Option<i32> {
-    std::fs::read_to_string(data.join("postmaster.pid")).ok()?.lines().next()?.trim().parse().ok()
+    std::fs::read_to_string(data.join("postmaster.pid"))
+        .ok()?
+        .lines()
+        .next()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn kill(pid: i32, signal: rustix::process::Signal) {
@@ -39,11 +45,17 @@ fn kill(pid: i32, signal: rustix::process::Signal) {
 
 async fn start(dir: &Path) -> Cluster {
     let dir = dir.to_path_buf();
-    tokio::task::spawn_blocking(move || Cluster::start(&dir, None)).await.unwrap().expect("the cluster starts")
+    tokio::task::spawn_blocking(move || Cluster::start(&dir, None))
+        .await
+        .unwrap()
+        .expect("the cluster starts")
 }
 
 async fn stop(cluster: Cluster) {
-    tokio::task::spawn_blocking(move || cluster.stop()).await.unwrap().expect("the cluster stops");
+    tokio::task::spawn_blocking(move || cluster.stop())
+        .await
+        .unwrap()
+        .expect("the cluster stops");
 }
 
 /// A fact written through one connection.
@@ -59,7 +71,10 @@ async fn write_fact(cluster: &Cluster) {
 
 async fn facts(cluster: &Cluster) -> i64 {
     let store = Store::connect(&cluster.url()).await.unwrap();
-    let n = sqlx::query_scalar("select count(*) from definitions").fetch_one(&store.pool).await.unwrap();
+    let n = sqlx::query_scalar("select count(*) from definitions")
+        .fetch_one(&store.pool)
+        .await
+        .unwrap();
     store.pool.close().await;
     n
 }
@@ -72,8 +87,19 @@ async fn a_cluster_is_adopted_recovered_and_stopped() {
     let first = start(&state.dir()).await;
     write_fact(&first).await;
     let postmaster = pid(&data).expect("it runs");
-    assert!(!std::fs::read_to_string(data.join("postmaster.pid")).unwrap().contains("127.0.0.1"));
-    assert_eq!(std::fs::metadata(state.dir().join("pg")).unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(
+        !std::fs::read_to_string(data.join("postmaster.pid"))
+            .unwrap()
+            .contains("127.0.0.1")
+    );
+    assert_eq!(
+        std::fs::metadata(state.dir().join("pg"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o700
+    );
 
     // A daemon that is killed leaves it running; the next one adopts it.
     drop(first);
@@ -86,7 +112,9 @@ async fn a_cluster_is_adopted_recovered_and_stopped() {
     drop(adopted);
     let gone = format!("/proc/{postmaster}");
     let limit = std::time::Duration::from_secs(20);
-    lab::wait::until("the killed postmaster is gone", limit, || (!Path::new(&gone).exists()).then_some(()));
+    lab::wait::until("the killed postmaster is gone", limit, || {
+        (!Path::new(&gone).exists()).then_some(())
+    });
     let recovered = start(&state.dir()).await;
     assert_ne!(pid(&data), Some(postmaster));
     assert_eq!(facts(&recovered).await, 1, "what was committed is there");
@@ -106,7 +134,11 @@ async fn a_pid_file_whose_number_another_program_has_is_stale() {
     let cluster = start(&state.dir()).await;
     write_fact(&cluster).await;
     stop(cluster).await;
-    std::fs::write(data.join("postmaster.pid"), format!("{}\n{}\n", std::process::id(), data.display())).unwrap();
+    std::fs::write(
+        data.join("postmaster.pid"),
+        format!("{}\n{}\n", std::process::id(), data.display()),
+    )
+    .unwrap();
     let again = start(&state.dir()).await;
     assert_eq!(facts(&again).await, 1);
     stop(again).await;
@@ -130,14 +162,20 @@ async fn a_cluster_of_another_version_is_refused_with_what_to_do() {
     stop(cluster).await;
     std::fs::write(state.dir().join("pg/data/PG_VERSION"), "9\n").unwrap();
     let error = Cluster::start(&state.dir(), None).unwrap_err().to_string();
-    assert!(error.contains("made by Postgres 9") && error.contains("apt install postgresql-9"), "{error}");
+    assert!(
+        error.contains("made by Postgres 9") && error.contains("apt install postgresql-9"),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_binaries_are_named() {
     let state = State::new();
     let empty = tempfile::tempdir().unwrap();
-    let error = format!("{:#}", Cluster::start(&state.dir(), Some(empty.path())).unwrap_err());
+    let error = format!(
+        "{:#}",
+        Cluster::start(&state.dir(), Some(empty.path())).unwrap_err()
+    );
     assert!(error.contains("no initdb, pg_ctl and postgres there"), "{error}");
 }
 

@@ -62,6 +62,7 @@ fn files() -> Vec<(String, PathBuf)> {
 fn written(file: &str) -> bool {
     let recorded = [
         "/fixtures/",
+        "/data/",
         "/scenarios/",
         "/samples/",
         "/snapshots/",
