@@ -1,1 +1,3 @@
 //! passes
+
+pub mod deliver;

@@ -12,6 +12,7 @@ pub mod facts;
 pub mod jobs;
 pub mod local;
 pub mod machines;
+pub mod notices;
 pub mod record;
 
 pub use bisections::{CancelOutcome, Channel, Recipient, Submission, Submitted};
