@@ -55,7 +55,11 @@ fn result(evidence: &Evidence) -> String {
     let smallest = scale.smallest(evidence.min_effect);
     let between = evidence.plan.as_ref().and_then(|plan| plan.effect);
     let size = |change: f64, ci: (f64, f64)| {
-        format!("{} (95 % interval {})", scale.signed(change), scale.interval(ci))
+        format!(
+            "{} (95 % interval {})",
+            scale.signed(change),
+            scale.signed_interval(ci)
+        )
     };
     let change = between.map_or("by an amount that is not known".into(), |e| {
         size(e.pct, e.ci95_pct)
@@ -261,7 +265,7 @@ fn numbers(evidence: &Evidence) -> String {
         ));
     }
     if let Some(effect) = plan.effect {
-        let interval = scale.interval(effect.ci95_pct);
+        let interval = scale.signed_interval(effect.ci95_pct);
         text += &line(&format!(
             "{:<24} {:>12}   {interval}",
             "change",
@@ -380,7 +384,12 @@ fn tried(evidence: &Evidence) -> String {
 
 /// In the form of `git bisect log`: `git bisect replay` takes it.
 fn log(evidence: &Evidence) -> String {
-    let mut text = "Log, as git bisect replay takes it\n\n".to_string();
+    let verdicts = evidence.plan.as_ref().map_or(&[][..], |plan| &plan.verdicts[..]);
+    let is_end = |v: &&VerdictLine| v.commit == evidence.bad.commit || v.commit == evidence.good.commit;
+    if verdicts.iter().all(|v| is_end(&v)) {
+        return String::new();
+    }
+    let mut text = "Log, as git bisect replay takes it\n\ngit bisect start\n".to_string();
     let mut step = |word: &str, commit: &CommitId| {
         text += &line(&format!(
             "# {word}: [{}] {}",
@@ -391,11 +400,7 @@ fn log(evidence: &Evidence) -> String {
     };
     step("bad", &evidence.bad.commit);
     step("good", &evidence.good.commit);
-    let verdicts = evidence.plan.as_ref().map_or(&[][..], |plan| &plan.verdicts[..]);
-    for tried in verdicts
-        .iter()
-        .filter(|v| v.commit != evidence.bad.commit && v.commit != evidence.good.commit)
-    {
+    for tried in verdicts.iter().filter(|v| !is_end(v)) {
         match &tried.verdict {
             Verdict::Good => step("good", &tried.commit),
             Verdict::Bad => step("bad", &tried.commit),
@@ -405,12 +410,13 @@ fn log(evidence: &Evidence) -> String {
     }
     let found = conclusion(evidence).filter(|c| c.status == Status::CulpritFound);
     for commit in found.into_iter().flat_map(|c| &c.first_bad) {
-        text += &line(&format!(
-            "# first bad commit: [{commit}] {}",
+        text += &format!(
+            "# first bad commit: [{commit}] {}
+",
             subject_of(evidence, commit)
-        ));
+        );
     }
-    text.replacen("\n\n#", "\n\ngit bisect start\n#", 1)
+    text
 }
 
 fn method(evidence: &Evidence) -> String {
@@ -433,10 +439,7 @@ fn method(evidence: &Evidence) -> String {
     let smallest = Scale::of(evidence).smallest(evidence.min_effect);
     row(
         "asked for",
-        format!(
-            "a loss of at least {smallest}, at {}",
-            probability(evidence.confidence)
-        ),
+        format!("a loss of at least {smallest}, its place {} % sure or more", evidence.confidence * 100.0),
     );
     if let Some(plan) = &evidence.plan {
         let Plan { noise, .. } = plan;
@@ -463,7 +466,11 @@ fn again(evidence: &Evidence) -> String {
         None => (short(&evidence.good.commit), short(&evidence.bad.commit)),
     };
     let mut text = "How to see it again\n\n".to_string();
-    let command: Vec<String> = evidence.command.iter().map(|word| quoted(word)).collect();
+    let command: Vec<String> = evidence
+        .command
+        .iter()
+        .map(|word| quoted(&word.replace("{agent}", "perfbisect-agent")))
+        .collect();
     text += &wrap(
         &format!(
             "Build and boot {before} and {after} with the config that the page links to, several times each, and run:"
@@ -516,9 +523,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// One line of a table or of the log, cut to the mail's width.
+/// One line of a table, cut to the mail's width.
 fn line(text: &str) -> String {
-    // An id of SHA-256 is longer than what is left of a line: the log's ids are never cut.
-    let width = COLUMNS.max(text.find(']').map_or(0, |at| at + 1));
-    format!("{}\n", cut(text.trim_end(), width))
+    format!("{}\n", cut(text.trim_end(), COLUMNS))
 }

@@ -48,11 +48,9 @@ fn what(evidence: &Evidence) -> String {
             format!("{losses} and {gains} of {metric} {range}")
         }
         Status::CulpritRange => {
-            let what = between.map_or("a loss".to_string(), |change| {
-                format!("a change of {}", scale.signed(change))
-            });
+            let size = between.map_or(String::new(), |change| format!(" of {}", scale.size(change)));
             format!(
-                "{what} in {metric} is in {} that cannot be told apart",
+                "a loss{size} of {metric} is in {} that cannot be told apart",
                 count(suspects.len(), "commit")
             )
         }

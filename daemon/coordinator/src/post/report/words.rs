@@ -142,6 +142,13 @@ impl Scale<'_> {
         format!("{} to {}", sizes.0.trim_end_matches(unit).trim_end(), sizes.1)
     }
 
+    /// `-6.0 to -3.8 %`: as the number changes.
+    pub fn signed_interval(&self, ends: (f64, f64)) -> String {
+        let (low, high) = (self.signed(ends.0.min(ends.1)), self.signed(ends.0.max(ends.1)));
+        let unit = if self.relative { "%" } else { self.unit };
+        format!("{} to {high}", low.trim_end_matches(unit).trim_end())
+    }
+
     /// Is this change of the number a change for the worse?
     pub fn is_loss(&self, change: f64) -> bool {
         (change < 0.0) == self.higher_is_better
