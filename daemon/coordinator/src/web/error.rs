@@ -1,0 +1,148 @@
+//! Refusals and failures as RFC 9457 problems: what happened, where, what to do.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// A problem of one field, named as the request names it: `limits.boots`, `recipients[1]`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FieldError {
+    pub field: String,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Problem {
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub title: &'static str,
+    pub status: u16,
+    pub detail: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    /// For 405: what the address does take.
+    #[serde(skip)]
+    pub allow: Option<&'static str>,
+}
+
+impl Problem {
+    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Problem {
+        Problem { kind, title, status: status.as_u16(), detail: detail.into(), errors: Vec::new(), allow: None }
+    }
+
+    pub fn invalid(errors: Vec<FieldError>) -> Problem {
+        let detail = match errors.as_slice() {
+            [one] => format!("{}: {}", one.field, one.message),
+            many => format!("{} fields need a change; nothing was started", many.len()),
+        };
+        let mut problem = Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "/problems/invalid-request",
+            "The request cannot be accepted",
+            detail,
+        );
+        problem.errors = errors;
+        problem
+    }
+
+    pub fn not_json(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "/problems/not-json", "The body is not JSON", detail)
+    }
+
+    pub fn bad_query(field: &str, message: impl Into<String>) -> Problem {
+        let message = message.into();
+        let mut problem = Problem::new(
+            StatusCode::BAD_REQUEST,
+            "/problems/invalid-query",
+            "The query cannot be understood",
+            format!("{field}: {message}"),
+        );
+        problem.errors.push(FieldError { field: field.to_string(), message });
+        problem
+    }
+
+    pub fn unsupported_media_type(found: &str) -> Problem {
+        let detail = format!("send `Content-Type: application/json`, not `{found}`");
+        Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "/problems/unsupported-media-type",
+            "The body is of another type",
+            detail,
+        )
+    }
+
+    pub fn too_large(limit_bytes: usize) -> Problem {
+        let detail = format!("a body holds at most {limit_bytes} bytes here");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "/problems/too-large", "The body is too large", detail)
+    }
+
+    pub fn not_found(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, "/problems/not-found", "Not found", detail)
+    }
+
+    pub fn method_not_allowed(method: &str) -> Problem {
+        let detail = format!("{method} means nothing at this address; the Allow header lists what does");
+        Problem::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "/problems/method-not-allowed",
+            "The method is not allowed",
+            detail,
+        )
+    }
+
+    pub fn conflict(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::CONFLICT, "/problems/conflict", "The state does not allow it", detail)
+    }
+
+    pub fn cross_site(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, "/problems/cross-site", "A request from another site", detail)
+    }
+
+    pub fn wrong_host(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::MISDIRECTED_REQUEST, "/problems/wrong-host", "Not this host", detail)
+    }
+
+    pub fn unavailable(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "/problems/unavailable", "Not available now", detail)
+    }
+
+    /// Our own failure: said in the log with its cause, to the client without it.
+    pub fn internal(what: &str, error: impl std::fmt::Display) -> Problem {
+        tracing::error!(%error, "{what}");
+        let detail = format!("{what}: this is the daemon's fault; its log says more under this request's id");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "/problems/internal", "The daemon failed", detail)
+    }
+
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Problem {
+        match error {
+            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_) => {
+                tracing::error!(%error, "the database cannot be reached");
+                Problem::unavailable("the database cannot be reached; try again in a moment")
+            }
+            error => Problem::internal("the database refused a query", error),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (self.status(), body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == 503 {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        response
+    }
+}
