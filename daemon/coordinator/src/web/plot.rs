@@ -15,8 +15,10 @@ pub struct Plot<'a> {
     pub title: String,
     pub unit: &'a str,
     pub metric: &'a str,
-    /// How many commits lie along x.
+    /// How many commits lie along x, and where the ends are among them.
     pub commits: usize,
+    pub good_at: usize,
+    pub bad_at: usize,
     pub columns: Vec<Column<'a>>,
     pub good: Option<LevelRead>,
     pub bad: Option<LevelRead>,
@@ -103,7 +105,7 @@ pub fn svg(plot: &Plot, size: Size, key: usize) -> String {
         let x = frame.x(*position);
         let _ = write!(out, r#"<line class="culprit" x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{:.1}"/>"#, h - STRIP + 4.0);
     }
-    axis(&mut out, &frame);
+    axis(&mut out, &frame, plot);
     for column in &plot.columns {
         draw(&mut out, &frame, column, plot.unit);
     }
@@ -180,30 +182,27 @@ fn band(out: &mut String, frame: &Frame, level: Option<LevelRead>, tone: &str) {
     );
 }
 
-fn axis(out: &mut String, frame: &Frame) {
+fn axis(out: &mut String, frame: &Frame, plot: &Plot) {
     let floor = frame.floor();
     let _ = write!(out, r#"<line class="axis" x1="{LEFT}" y1="{floor:.1}" x2="{:.1}" y2="{floor:.1}"/>"#, frame.right());
     let last = frame.commits.saturating_sub(1);
     let step = nice_step((last.max(1) as f64 / frame.size.ticks_x as f64).max(1.0)) as usize;
-    let mut places: Vec<usize> = (0..last).step_by(step.max(1)).filter(|p| last - p >= step / 2 + 1).collect();
-    places.push(last);
-    for place in places {
-        let text = match place {
-            0 => "good".to_string(),
-            _ if place == last => "bad".to_string(),
-            _ => place.to_string(),
-        };
-        let anchor = if place == last { "end" } else if place == 0 { "start" } else { "middle" };
-        let x = match place {
-            0 => LEFT,
-            _ if place == last => frame.right(),
-            _ => frame.x(place),
-        };
-        let _ = write!(
-            out,
-            r#"<text class="tick" x="{x:.1}" y="{:.1}" text-anchor="{anchor}">{text}</text>"#,
-            floor + 34.0
-        );
+    let mut label = |x: f64, anchor: &str, text: &str| {
+        let y = floor + 34.0;
+        let _ = write!(out, r#"<text class="tick" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{text}</text>"#);
+    };
+    for (place, name) in [(plot.good_at, "good"), (plot.bad_at, "bad")] {
+        match place {
+            0 => label(LEFT, "start", name),
+            _ if place == last => label(frame.right(), "end", name),
+            _ => label(frame.x(place), "middle", name),
+        }
+    }
+    // A number keeps clear of the names of the ends.
+    let clear = 34.0;
+    let free = |p: &usize| [plot.good_at, plot.bad_at].iter().all(|end| (frame.x(*p) - frame.x(*end)).abs() > clear);
+    for place in (step..last).step_by(step.max(1)).filter(free) {
+        label(frame.x(place), "middle", &place.to_string());
     }
 }
 
