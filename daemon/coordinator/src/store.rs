@@ -14,6 +14,7 @@ pub mod local;
 pub mod machines;
 pub mod notices;
 pub mod record;
+pub mod views;
 
 pub use bisections::{CancelOutcome, Channel, Recipient, Submission, Submitted};
 

@@ -3,7 +3,7 @@
 //! Rows become plain structs here and nothing else: no formatting, no opinions, no writes. The passes never read
 //! these.
 
-use super::Store;
+use super::{Result, Store, StoreError};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
@@ -113,6 +113,14 @@ pub struct EventView {
     pub at: DateTime<Utc>,
 }
 
+impl StoreError {
+    /// The database does not answer, as against: it answered with a refusal.
+    pub fn is_unreachable(&self) -> bool {
+        use sqlx::Error::{Io, PoolClosed, PoolTimedOut};
+        matches!(self, StoreError::Database(PoolTimedOut | PoolClosed | Io(_)))
+    }
+}
+
 /// How a bisection is named in an address: by number, or by id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Name {
@@ -123,7 +131,7 @@ pub enum Name {
 impl std::str::FromStr for Name {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Name, ()> {
+    fn from_str(text: &str) -> std::result::Result<Name, ()> {
         match text.parse::<i64>() {
             Ok(number) if number > 0 => Ok(Name::Number(number)),
             Ok(_) => Err(()),
@@ -143,16 +151,25 @@ pub struct ListFilter {
 }
 
 impl Store {
-    pub async fn view_bisection(&self, name: Name) -> sqlx::Result<Option<BisectionView>> {
+    pub async fn view_bisection(&self, name: Name) -> Result<Option<BisectionView>> {
         let (id, number) = match name {
             Name::Id(id) => (Some(id), None),
             Name::Number(number) => (None, Some(number)),
         };
-        let found = self.view_where(id, number, &ListFilter { limit: 1, ..ListFilter::default() }).await?;
+        let found = self
+            .view_where(
+                id,
+                number,
+                &ListFilter {
+                    limit: 1,
+                    ..ListFilter::default()
+                },
+            )
+            .await?;
         Ok(found.into_iter().next())
     }
 
-    pub async fn view_bisections(&self, filter: &ListFilter) -> sqlx::Result<Vec<BisectionView>> {
+    pub async fn view_bisections(&self, filter: &ListFilter) -> Result<Vec<BisectionView>> {
         self.view_where(None, None, filter).await
     }
 
@@ -161,7 +178,7 @@ impl Store {
         id: Option<Uuid>,
         number: Option<i64>,
         filter: &ListFilter,
-    ) -> sqlx::Result<Vec<BisectionView>> {
+    ) -> Result<Vec<BisectionView>> {
         sqlx::query_as!(
             BisectionView,
             r#"select b.id, b.number, b.tree, b.good_rev, b.bad_rev, b.good_commit, b.bad_commit, b.first_parent,
@@ -194,10 +211,11 @@ impl Store {
         )
         .fetch_all(&self.pool)
         .await
+        .map_err(StoreError::from)
     }
 
     /// Every outcome of a bisection, in the order in which they were learnt.
-    pub async fn view_samples(&self, bisection: Uuid) -> sqlx::Result<Vec<SampleView>> {
+    pub async fn view_samples(&self, bisection: Uuid) -> Result<Vec<SampleView>> {
         sqlx::query_as!(
             SampleView,
             r#"select o.id, o.kernel_key, o.kernel, o.machine, o.lane, o.replicate, o.outcome, o.observed_at, o.boot_id,
@@ -212,17 +230,18 @@ impl Store {
                  join bisections b on b.id = o.bisection_id
                  left join boots t on t.id = o.boot_id
                  left join builds k on k.tree = b.tree and k.kernel_key = o.kernel_key
-                       and k.recipe_digest = b.recipe_digest
+                       and k.recipe_digest = b.recipe_digest and k.cc_digest = coalesce(b.cc_digest, '')
                 where o.bisection_id = $1
                 order by o.id"#,
             bisection
         )
         .fetch_all(&self.pool)
         .await
+        .map_err(StoreError::from)
     }
 
     /// Every job a bisection ever wanted, with its latest attempt.
-    pub async fn view_jobs(&self, bisection: Uuid) -> sqlx::Result<Vec<JobView>> {
+    pub async fn view_jobs(&self, bisection: Uuid) -> Result<Vec<JobView>> {
         sqlx::query_as!(
             JobView,
             r#"select j.id, j.kernel_key, j.kernel, j.machine, j.lane, j.replicate, j.runs, j.state, j.failures,
@@ -236,9 +255,10 @@ impl Store {
         )
         .fetch_all(&self.pool)
         .await
+        .map_err(StoreError::from)
     }
 
-    pub async fn view_machines(&self) -> sqlx::Result<Vec<MachineView>> {
+    pub async fn view_machines(&self) -> Result<Vec<MachineView>> {
         sqlx::query_as!(
             MachineView,
             r#"select m.name, m.lane, m.state, m.reason, m.probe, m.probed_at,
@@ -255,10 +275,11 @@ impl Store {
         )
         .fetch_all(&self.pool)
         .await
+        .map_err(StoreError::from)
     }
 
     /// The log of decisions, the newest first.
-    pub async fn view_decisions(&self, bisection: Uuid, limit: i64) -> sqlx::Result<Vec<DecisionView>> {
+    pub async fn view_decisions(&self, bisection: Uuid, limit: i64) -> Result<Vec<DecisionView>> {
         sqlx::query_as!(
             DecisionView,
             "select id, record_version, planner_version, made_at, plan from decisions
@@ -268,6 +289,7 @@ impl Store {
         )
         .fetch_all(&self.pool)
         .await
+        .map_err(StoreError::from)
     }
 
     /// Events after `after`, of one bisection or of all, the oldest first.
@@ -276,7 +298,7 @@ impl Store {
         bisection: Option<Uuid>,
         after: i64,
         limit: i64,
-    ) -> sqlx::Result<Vec<EventView>> {
+    ) -> Result<Vec<EventView>> {
         sqlx::query_as!(
             EventView,
             "select e.id, e.bisection_id, b.number, e.kind, e.text, e.at
@@ -289,26 +311,32 @@ impl Store {
         )
         .fetch_all(&self.pool)
         .await
+        .map_err(StoreError::from)
     }
 
     /// The newest event's id, from where a new watcher starts.
-    pub async fn view_last_event(&self, bisection: Option<Uuid>) -> sqlx::Result<i64> {
+    pub async fn view_last_event(&self, bisection: Option<Uuid>) -> Result<i64> {
         sqlx::query_scalar!(
             r#"select coalesce(max(id), 0) as "id!" from events where ($1::uuid is null or bisection_id = $1)"#,
             bisection
         )
         .fetch_one(&self.pool)
         .await
+        .map_err(StoreError::from)
     }
 
-    pub async fn view_attempt_exists(&self, attempt: Uuid) -> sqlx::Result<bool> {
-        sqlx::query_scalar!(r#"select exists(select from attempts where id = $1) as "it!""#, attempt)
-            .fetch_one(&self.pool)
-            .await
+    pub async fn view_attempt_exists(&self, attempt: Uuid) -> Result<bool> {
+        sqlx::query_scalar!(
+            r#"select exists(select from attempts where id = $1) as "it!""#,
+            attempt
+        )
+        .fetch_one(&self.pool)
+        .await
+        .map_err(StoreError::from)
     }
 
     /// The last `limit` pieces of an attempt's console and build log, in order.
-    pub async fn view_console(&self, attempt: Uuid, limit: i64) -> sqlx::Result<Vec<String>> {
+    pub async fn view_console(&self, attempt: Uuid, limit: i64) -> Result<Vec<String>> {
         sqlx::query_scalar!(
             r#"select text as "text!" from
                  (select n, text from logs where attempt_id = $1 and kind in ('console', 'log')
@@ -319,14 +347,11 @@ impl Store {
         )
         .fetch_all(&self.pool)
         .await
-    }
-
-    pub async fn view_alive(&self) -> sqlx::Result<()> {
-        sqlx::query_scalar!(r#"select 1 as "one!""#).fetch_one(&self.pool).await.map(|_| ())
+        .map_err(StoreError::from)
     }
 
     /// `(metric, label, value)`: the lengths and counts that an administrator watches.
-    pub async fn view_counts(&self) -> sqlx::Result<Vec<(String, String, i64)>> {
+    pub async fn view_counts(&self) -> Result<Vec<(String, String, i64)>> {
         let rows = sqlx::query!(
             r#"select 'bisections' as "metric!", state as "label!", count(*) as "value!"
                  from bisections group by state

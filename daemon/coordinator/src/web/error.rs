@@ -1,5 +1,6 @@
 //! Refusals and failures as RFC 9457 problems: what happened, where, what to do.
 
+use crate::store::StoreError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -26,8 +27,20 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { kind, title, status: status.as_u16(), detail: detail.into(), errors: Vec::new(), allow: None }
+    fn new(
+        status: StatusCode,
+        kind: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Problem {
+        Problem {
+            kind,
+            title,
+            status: status.as_u16(),
+            detail: detail.into(),
+            errors: Vec::new(),
+            allow: None,
+        }
     }
 
     pub fn invalid(errors: Vec<FieldError>) -> Problem {
@@ -46,7 +59,12 @@ impl Problem {
     }
 
     pub fn not_json(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, "/problems/not-json", "The body is not JSON", detail)
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "/problems/not-json",
+            "The body is not JSON",
+            detail,
+        )
     }
 
     pub fn bad_query(field: &str, message: impl Into<String>) -> Problem {
@@ -57,7 +75,10 @@ impl Problem {
             "The query cannot be understood",
             format!("{field}: {message}"),
         );
-        problem.errors.push(FieldError { field: field.to_string(), message });
+        problem.errors.push(FieldError {
+            field: field.to_string(),
+            message,
+        });
         problem
     }
 
@@ -73,7 +94,12 @@ impl Problem {
 
     pub fn too_large(limit_bytes: usize) -> Problem {
         let detail = format!("a body holds at most {limit_bytes} bytes here");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "/problems/too-large", "The body is too large", detail)
+        Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "/problems/too-large",
+            "The body is too large",
+            detail,
+        )
     }
 
     pub fn not_found(detail: impl Into<String>) -> Problem {
@@ -91,26 +117,51 @@ impl Problem {
     }
 
     pub fn conflict(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::CONFLICT, "/problems/conflict", "The state does not allow it", detail)
+        Problem::new(
+            StatusCode::CONFLICT,
+            "/problems/conflict",
+            "The state does not allow it",
+            detail,
+        )
     }
 
     pub fn cross_site(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::FORBIDDEN, "/problems/cross-site", "A request from another site", detail)
+        Problem::new(
+            StatusCode::FORBIDDEN,
+            "/problems/cross-site",
+            "A request from another site",
+            detail,
+        )
     }
 
     pub fn wrong_host(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::MISDIRECTED_REQUEST, "/problems/wrong-host", "Not this host", detail)
+        Problem::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "/problems/wrong-host",
+            "Not this host",
+            detail,
+        )
     }
 
     pub fn unavailable(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "/problems/unavailable", "Not available now", detail)
+        Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "/problems/unavailable",
+            "Not available now",
+            detail,
+        )
     }
 
     /// Our own failure: said in the log with its cause, to the client without it.
     pub fn internal(what: &str, error: impl std::fmt::Display) -> Problem {
         tracing::error!(%error, "{what}");
         let detail = format!("{what}: this is the daemon's fault; its log says more under this request's id");
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "/problems/internal", "The daemon failed", detail)
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "/problems/internal",
+            "The daemon failed",
+            detail,
+        )
     }
 
     pub fn status(&self) -> StatusCode {
@@ -118,14 +169,14 @@ impl Problem {
     }
 }
 
-impl From<sqlx::Error> for Problem {
-    fn from(error: sqlx::Error) -> Problem {
-        match error {
-            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_) => {
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Problem {
+        match error.is_unreachable() {
+            true => {
                 tracing::error!(%error, "the database cannot be reached");
                 Problem::unavailable("the database cannot be reached; try again in a moment")
             }
-            error => Problem::internal("the database refused a query", error),
+            false => Problem::internal("the store failed", error),
         }
     }
 }
@@ -135,7 +186,10 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = (self.status(), body).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(allow) = self.allow {
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));

@@ -35,7 +35,11 @@ pub fn number(value: f64) -> String {
     if size != 0.0 && !(1e-4..1e12).contains(&size) {
         return minus(format!("{value:.3e}"));
     }
-    let digits = if size == 0.0 { 0 } else { size.log10().floor() as i32 };
+    let digits = if size == 0.0 {
+        0
+    } else {
+        size.log10().floor() as i32
+    };
     let decimals = (3 - digits).clamp(0, 8) as usize;
     minus(group(&format!("{value:.decimals$}")))
 }
@@ -100,19 +104,16 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-pub fn ago(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    match (now - at).num_seconds() {
-        ..5 => "just now".into(),
-        s => format!("{} ago", duration(if s < 600 { s } else { s / 60 * 60 } as f64)),
-    }
-}
-
 pub fn time(at: DateTime<Utc>) -> String {
     at.format("%-d %b %Y, %H:%M:%S UTC").to_string()
 }
 
 pub fn count(n: i64, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+    if n == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{n} {many}")
+    }
 }
 
 /// Console text as it came, without its control sequences: what a terminal would have left on the screen.
@@ -159,7 +160,13 @@ mod tests {
 
     #[test]
     fn numbers_are_written_for_people() {
-        let cases = [(0.0, "0.000"), (1234.5, "1234"), (12345.6, "12\u{202f}346"), (0.01234, "0.01234"), (-5.5, "−5.500")];
+        let cases = [
+            (0.0, "0.000"),
+            (1234.5, "1234"),
+            (12345.6, "12\u{202f}346"),
+            (0.01234, "0.01234"),
+            (-5.5, "−5.500"),
+        ];
         for (value, said) in cases {
             assert_eq!(number(value), said, "{value}");
         }
@@ -172,7 +179,10 @@ mod tests {
 
     #[test]
     fn console_loses_its_control_sequences_only() {
-        assert_eq!(plain_console("\u{1b}[32mok\u{1b}[0m\r\n[    0.1] x\u{0}"), "ok\n[    0.1] x\u{fffd}");
+        assert_eq!(
+            plain_console("\u{1b}[32mok\u{1b}[0m\r\n[    0.1] x\u{0}"),
+            "ok\n[    0.1] x\u{fffd}"
+        );
         assert_eq!(plain_console("\u{1b}]0;title\u{7}a\u{1b}"), "a");
         assert_eq!(tail("a\nb\nc\n", 2), "b\nc");
     }

@@ -22,7 +22,6 @@ const CONSOLE_LINES: usize = 14;
 
 pub struct BisectionPage {
     pub number: i64,
-    pub id: String,
     pub title: String,
     pub badge: &'static str,
     pub tone: &'static str,
@@ -46,15 +45,20 @@ pub struct BisectionPage {
     pub repeat: String,
 }
 
+/// Written as a time of day: the script turns it into "2 minutes ago", which must not change the page's own text.
 pub struct Moment {
     pub iso: String,
     pub long: String,
-    pub ago: String,
+    pub short: String,
 }
 
 impl Moment {
-    fn of(at: DateTime<Utc>, now: DateTime<Utc>) -> Moment {
-        Moment { iso: at.to_rfc3339(), long: say::time(at), ago: say::ago(at, now) }
+    pub fn of(at: DateTime<Utc>) -> Moment {
+        Moment {
+            iso: at.to_rfc3339(),
+            long: say::time(at),
+            short: at.format("%-d %b, %H:%M").to_string(),
+        }
     }
 }
 
@@ -105,7 +109,7 @@ pub struct SuspectRow {
 pub struct Worker {
     pub name: String,
     pub does: String,
-    pub since: String,
+    pub since: Option<Moment>,
     pub tone: &'static str,
     pub console: String,
     pub attempt: Option<String>,
@@ -147,7 +151,9 @@ impl Commits {
             id: id.to_string(),
             short: say::short(id).to_string(),
             subject: info.map(|i| i.subject.clone()).unwrap_or_default(),
-            by: info.map(|i| format!("{}, {}", i.author, i.date.format("%-d %b %Y"))).unwrap_or_default(),
+            by: info
+                .map(|i| format!("{}, {}", i.author, i.date.format("%-d %b %Y")))
+                .unwrap_or_default(),
         }
     }
 
@@ -158,10 +164,17 @@ impl Commits {
 
 pub async fn commits_of(state: &WebState, view: &BisectionView, wanted: Vec<String>) -> Commits {
     let (good, bad) = (CommitId::new(&view.good_commit), CommitId::new(&view.bad_commit));
-    let positions = match state.trees.history(&view.tree, &good, &bad, view.first_parent).await {
-        Ok(history) => {
-            history.commits().iter().enumerate().map(|(i, c)| (c.id.as_str().to_string(), i)).collect()
-        }
+    let positions = match state
+        .trees
+        .history(&view.tree, &good, &bad, view.first_parent)
+        .await
+    {
+        Ok(history) => history
+            .commits()
+            .iter()
+            .enumerate()
+            .map(|(i, c)| (c.id.as_str().to_string(), i))
+            .collect(),
         Err(error) => {
             tracing::warn!(bisection = view.number, %error, "the page has no history");
             HashMap::new()
@@ -172,7 +185,10 @@ pub async fn commits_of(state: &WebState, view: &BisectionView, wanted: Vec<Stri
     ids.dedup();
     let ids: Vec<CommitId> = ids.iter().map(CommitId::new).collect();
     let infos = match state.trees.commits(&view.tree, &ids).await {
-        Ok(infos) => infos.into_iter().map(|i| (i.id.as_str().to_string(), i)).collect(),
+        Ok(infos) => infos
+            .into_iter()
+            .map(|i| (i.id.as_str().to_string(), i))
+            .collect(),
         Err(error) => {
             tracing::warn!(bisection = view.number, %error, "the page has no subjects");
             HashMap::new()
@@ -190,38 +206,55 @@ impl BisectionPage {
         let plan = view.plan.as_ref().map(reading::plan);
         let conclusion = view.conclusion.as_ref().map(reading::conclusion);
         let levels = levels::by_machine(&samples);
-        let commits = commits_of(state, &view, ids_of(&view, plan.as_ref(), conclusion.as_ref(), &levels)).await;
+        let commits = commits_of(
+            state,
+            &view,
+            ids_of(&view, plan.as_ref(), conclusion.as_ref(), &levels),
+        )
+        .await;
         let mut workers = Vec::new();
         for machine in machines {
             if view.machines.contains(&machine.name) || machine.bisection == Some(view.number) {
-                workers.push(worker(state, &view, machine, now).await?);
+                workers.push(worker(state, &view, machine).await?);
             }
         }
-        let scene = Scene { view: &view, plan: plan.as_ref(), conclusion: conclusion.as_ref(), commits: &commits };
+        let scene = Scene {
+            view: &view,
+            plan: plan.as_ref(),
+            conclusion: conclusion.as_ref(),
+            commits: &commits,
+        };
         let working = workers.iter().any(|w| w.tone == "live");
         let (badge, tone) = standing::badge(&view.state, conclusion.as_ref(), working);
         Ok(BisectionPage {
             number: view.number,
-            id: view.id.to_string(),
-            title: format!("{} from {} to {}", scene.metric("name"), view.good_rev, view.bad_rev),
+            title: format!(
+                "{} from {} to {}",
+                scene.metric("name"),
+                view.good_rev,
+                view.bad_rev
+            ),
             badge,
             tone,
             sentence: sentence(&view, plan.as_ref(), conclusion.as_ref()),
             open: view.state == "open",
             tree: view.tree.clone(),
-            submitted: Moment::of(view.created_at, now),
-            ended: view.ended_at.map(|at| Moment::of(at, now)),
+            submitted: Moment::of(view.created_at),
+            ended: view.ended_at.map(Moment::of),
             figures: scene.figures(now),
             found: conclusion.as_ref().map(|c| scene.found(c)),
             plots: scene.plots(&levels),
             suspects: scene.suspects(),
             suspects_left: plan.as_ref().map_or(0, |p| p.suspects_left),
-            p_no_change: plan.as_ref().filter(|p| p.p_no_change > 0.0).map(|p| say::share(p.p_no_change)),
+            p_no_change: plan
+                .as_ref()
+                .filter(|p| p.p_no_change > 0.0)
+                .map(|p| say::share(p.p_no_change)),
             workers,
             kernels: scene.kernels(&levels),
             many_machines: levels.len() > 1,
             unit: scene.metric("unit"),
-            decisions: decisions.iter().map(|d| decision(d, now)).collect(),
+            decisions: decisions.iter().map(decision).collect(),
             asked: scene.asked(),
             repeat: repeat(&state.config.base_url(), &view),
         })
@@ -235,25 +268,43 @@ fn ids_of(
     levels: &ByMachine,
 ) -> Vec<String> {
     let mut ids = vec![view.good_commit.clone(), view.bad_commit.clone()];
-    for plan in plan {
+    if let Some(plan) = plan {
         ids.extend(plan.suspects.iter().map(|s| s.commit.clone()));
         ids.extend(plan.verdicts.iter().map(|v| v.commit.clone()));
     }
-    for c in conclusion {
-        ids.extend([&c.first_bad, &c.improved, &c.suspects].into_iter().flatten().cloned());
+    if let Some(c) = conclusion {
+        ids.extend(
+            [&c.first_bad, &c.improved, &c.suspects]
+                .into_iter()
+                .flatten()
+                .cloned(),
+        );
     }
-    ids.extend(levels.values().flat_map(|k| k.keys()).map(|key| say::commit_of(key).to_string()));
+    ids.extend(
+        levels
+            .values()
+            .flat_map(|k| k.keys())
+            .map(|key| say::commit_of(key).to_string()),
+    );
     ids
 }
 
 /// Where it stands, in one sentence.
-pub fn sentence(view: &BisectionView, plan: Option<&PlanRead>, conclusion: Option<&ConclusionRead>) -> String {
+pub fn sentence(
+    view: &BisectionView,
+    plan: Option<&PlanRead>,
+    conclusion: Option<&ConclusionRead>,
+) -> String {
     standing::sentence(&Facts {
         state: &view.state,
         good: &view.good_commit,
         bad: &view.bad_commit,
         min_effect: min_effect(&view.policy),
-        metric: view.policy.pointer("/metric/name").and_then(|v| v.as_str()).unwrap_or("the metric"),
+        metric: view
+            .policy
+            .pointer("/metric/name")
+            .and_then(|v| v.as_str())
+            .unwrap_or("the metric"),
         plan,
         conclusion,
         boots: view.boots,
@@ -261,7 +312,10 @@ pub fn sentence(view: &BisectionView, plan: Option<&PlanRead>, conclusion: Optio
 }
 
 fn min_effect(policy: &serde_json::Value) -> String {
-    let unit = policy.pointer("/metric/unit").and_then(|v| v.as_str()).unwrap_or_default();
+    let unit = policy
+        .pointer("/metric/unit")
+        .and_then(|v| v.as_str())
+        .unwrap_or_default();
     let number = |name: &str| policy.get(name).and_then(|v| v.as_f64());
     match (number("min_effect_pct"), number("min_effect_abs")) {
         (Some(pct), _) => format!("{pct}\u{202f}%"),
@@ -270,14 +324,13 @@ fn min_effect(policy: &serde_json::Value) -> String {
     }
 }
 
-async fn worker(
-    state: &WebState,
-    view: &BisectionView,
-    machine: MachineView,
-    now: DateTime<Utc>,
-) -> Result<Worker, Problem> {
+async fn worker(state: &WebState, view: &BisectionView, machine: MachineView) -> Result<Worker, Problem> {
     let ours = machine.bisection == Some(view.number);
-    let phase = machine.phase.as_deref().map(|p| format!(": {p}")).unwrap_or_default();
+    let phase = machine
+        .phase
+        .as_deref()
+        .map(|p| format!(": {p}"))
+        .unwrap_or_default();
     let (does, tone) = match (machine.attempt_id, machine.bisection, machine.state.as_str()) {
         (Some(_), Some(_), _) if ours => {
             let kernel = machine.kernel_key.as_deref().unwrap_or_default();
@@ -291,9 +344,13 @@ async fn worker(
         }
         (Some(_), Some(other), _) => (format!("works for bisection {other}"), "wait"),
         (Some(_), None, _) => ("works for another search".to_string(), "wait"),
-        (None, _, "quarantined") => {
-            (format!("quarantined: {}", machine.reason.as_deref().unwrap_or("no reason kept")), "warn")
-        }
+        (None, _, "quarantined") => (
+            format!(
+                "quarantined: {}",
+                machine.reason.as_deref().unwrap_or("no reason kept")
+            ),
+            "warn",
+        ),
         (None, _, "retired") => ("retired".to_string(), "quiet"),
         (None, ..) => ("idle".to_string(), "quiet"),
     };
@@ -307,14 +364,14 @@ async fn worker(
     Ok(Worker {
         name: machine.name,
         does,
-        since: machine.started_at.filter(|_| ours).map(|at| say::ago(at, now)).unwrap_or_default(),
+        since: machine.started_at.filter(|_| ours).map(Moment::of),
         tone,
         console,
         attempt: machine.attempt_id.filter(|_| ours).map(|a| a.to_string()),
     })
 }
 
-fn decision(d: &DecisionView, now: DateTime<Utc>) -> DecisionRow {
+fn decision(d: &DecisionView) -> DecisionRow {
     let plan = reading::plan(&d.plan);
     let step = match (&plan.step.conclude, plan.step.run.as_slice()) {
         (Some(c), _) => format!("concluded: {}", c.status.replace('_', " ")),
@@ -322,17 +379,30 @@ fn decision(d: &DecisionView, now: DateTime<Utc>) -> DecisionRow {
         (None, jobs) => {
             let mut names: Vec<&str> = jobs.iter().map(|j| say::short(&j.kernel.commit)).collect();
             names.dedup();
-            format!("{} of {}", say::count(jobs.len() as i64, "boot", "boots"), names.join(", "))
+            format!(
+                "{} of {}",
+                say::count(jobs.len() as i64, "boot", "boots"),
+                names.join(", ")
+            )
         }
     };
     let left = say::count(plan.suspects_left.into(), "suspect", "suspects");
-    DecisionRow { at: Moment::of(d.made_at, now), step, reason: plan.reason, left }
+    DecisionRow {
+        at: Moment::of(d.made_at),
+        step,
+        reason: plan.reason,
+        left,
+    }
 }
 
 /// The request again, as a shell would send it.
 fn repeat(base_url: &str, view: &BisectionView) -> String {
-    let body = serde_json::to_string_pretty(&view.request).unwrap_or_default().replace('\'', r"'\''");
-    format!("curl -sS {base_url}/api/v1/bisections \\\n  -H 'Content-Type: application/json' \\\n  -d '{body}'")
+    let body = serde_json::to_string_pretty(&view.request)
+        .unwrap_or_default()
+        .replace('\'', r"'\''");
+    format!(
+        "curl -sS {base_url}/api/v1/bisections \\\n  -H 'Content-Type: application/json' \\\n  -d '{body}'"
+    )
 }
 
 struct Scene<'a> {
@@ -354,22 +424,56 @@ impl Scene<'_> {
         let mut figures = Vec::new();
         let commits = self.commits.positions.len();
         if let Some(plan) = self.plan {
-            let of = if commits > 1 { format!("of {}", commits - 1) } else { String::new() };
+            let of = if commits > 1 {
+                format!("of {}", commits - 1)
+            } else {
+                String::new()
+            };
             figures.push(figure("Suspects left", plan.suspects_left.to_string(), of));
         }
-        let to_go = |n: u32, what: &str| if n == 0 { String::new() } else { format!("about {n} {what}") };
-        let remaining = self.plan.filter(|_| self.view.state == "open").map(|p| p.remaining).unwrap_or_default();
-        figures.push(figure("Kernels tried", self.view.kernels.to_string(), to_go(remaining.kernels, "to go")));
-        figures.push(figure("Boots measured", self.view.boots.to_string(), to_go(remaining.boots, "to go")));
-        let left = if remaining.time_s > 0.0 { format!("about {} left", say::duration(remaining.time_s)) } else { String::new() };
+        let to_go = |n: u32, what: &str| {
+            if n == 0 {
+                String::new()
+            } else {
+                format!("about {n} {what}")
+            }
+        };
+        let remaining = self
+            .plan
+            .filter(|_| self.view.state == "open")
+            .map(|p| p.remaining)
+            .unwrap_or_default();
+        figures.push(figure(
+            "Kernels tried",
+            self.view.kernels.to_string(),
+            to_go(remaining.kernels, "to go"),
+        ));
+        figures.push(figure(
+            "Boots measured",
+            self.view.boots.to_string(),
+            to_go(remaining.boots, "to go"),
+        ));
+        let left = if remaining.time_s > 0.0 {
+            format!("about {} left", say::duration(remaining.time_s))
+        } else {
+            String::new()
+        };
         figures.push(figure("Time spent", say::duration(spent), left));
         if let Some(effect) = self.plan.and_then(|p| p.effect) {
             let [low, high] = effect.ci95_pct;
-            figures.push(figure("Between the ends", say::change(effect.pct), format!("{} to {}", say::change(low), say::change(high))));
+            figures.push(figure(
+                "Between the ends",
+                say::change(effect.pct),
+                format!("{} to {}", say::change(low), say::change(high)),
+            ));
         }
         if let Some(plan) = self.plan.filter(|p| p.noise.boot_pct > 0.0) {
             let note = format!("{:.1}\u{202f}% within a boot", plan.noise.run_pct);
-            figures.push(figure("Noise of a boot", format!("{:.1}\u{202f}%", plan.noise.boot_pct), note));
+            figures.push(figure(
+                "Noise of a boot",
+                format!("{:.1}\u{202f}%", plan.noise.boot_pct),
+                note,
+            ));
         }
         figures
     }
@@ -381,9 +485,15 @@ impl Scene<'_> {
             evidence.push(("Effect", say::change(effect)));
         }
         if let Some([low, high]) = c.ci95_pct {
-            evidence.push(("95 % interval", format!("{} to {}", say::change(low), say::change(high))));
+            evidence.push((
+                "95 % interval",
+                format!("{} to {}", say::change(low), say::change(high)),
+            ));
         }
-        if let Some(p) = c.confidence.filter(|_| !(c.first_bad.is_empty() && c.suspects.is_empty())) {
+        if let Some(p) = c
+            .confidence
+            .filter(|_| !(c.first_bad.is_empty() && c.suspects.is_empty()))
+        {
             evidence.push(("Sure of the place", say::share(p)));
         }
         if let Some(p) = c.size_confidence {
@@ -405,7 +515,11 @@ impl Scene<'_> {
             (0, "culprit_range") => "One of these",
             (0, _) => "What was found",
         };
-        let suspects = if c.first_bad.is_empty() { all(&c.suspects) } else { Vec::new() };
+        let suspects = if c.first_bad.is_empty() {
+            all(&c.suspects)
+        } else {
+            Vec::new()
+        };
         let checks = c.checks.iter().map(|check| {
             let tone = match check.result.as_str() {
                 "passed" => "good",
@@ -419,7 +533,12 @@ impl Scene<'_> {
                 "same_binary" => "Not the same binary as its parent".to_string(),
                 other => other.replace('_', " "),
             };
-            CheckRow { name, result: check.result.replace('_', " "), tone, detail: check.detail.clone() }
+            CheckRow {
+                name,
+                result: check.result.replace('_', " "),
+                tone,
+                detail: check.detail.clone(),
+            }
         });
         Found {
             heading: heading.into(),
@@ -433,7 +552,9 @@ impl Scene<'_> {
     }
 
     fn verdict(&self, commit: &str) -> (String, String) {
-        let found = self.plan.and_then(|p| p.verdicts.iter().find(|v| v.commit == commit));
+        let found = self
+            .plan
+            .and_then(|p| p.verdicts.iter().find(|v| v.commit == commit));
         match found {
             Some(v) => (v.verdict.clone(), v.why.clone().unwrap_or_default()),
             None => ("open".into(), String::new()),
@@ -443,12 +564,21 @@ impl Scene<'_> {
     fn plots(&self, levels: &ByMachine) -> Vec<PlotPair> {
         let one_machine = levels.len() == 1;
         let draw = |(key, (machine, kernels)): (usize, (&String, &BTreeMap<String, KernelLevels>))| {
-            let columns = kernels.iter().filter(|(key, _)| say::variant(key).is_empty()).map(|(key, levels)| {
-                let commit = self.commits.named(key);
-                let verdict = self.verdict(key).0;
-                let position = self.commits.position(key);
-                Column { position, name: commit.short, subject: commit.subject, verdict, levels }
-            });
+            let columns = kernels
+                .iter()
+                .filter(|(key, _)| say::variant(key).is_empty())
+                .map(|(key, levels)| {
+                    let commit = self.commits.named(key);
+                    let verdict = self.verdict(key).0;
+                    let position = self.commits.position(key);
+                    Column {
+                        position,
+                        name: commit.short,
+                        subject: commit.subject,
+                        verdict,
+                        levels,
+                    }
+                });
             let end = |commit: &str| kernels.get(commit).and_then(KernelLevels::level);
             let stated = |level: Option<reading::LevelRead>| level.filter(|_| one_machine);
             let unit = self.metric("unit");
@@ -463,12 +593,19 @@ impl Scene<'_> {
                 columns: columns.collect(),
                 good: stated(self.plan.and_then(|p| p.good_level)).or_else(|| end(&self.view.good_commit)),
                 bad: stated(self.plan.and_then(|p| p.bad_level)).or_else(|| end(&self.view.bad_commit)),
-                suspects: self.plan.map(|p| {
-                    p.suspects.iter().map(|s| (self.commits.position(&s.commit), s.probability)).collect()
-                }).unwrap_or_default(),
-                culprits: self.conclusion.map(|c| {
-                    c.first_bad.iter().map(|id| self.commits.position(id)).collect()
-                }).unwrap_or_default(),
+                suspects: self
+                    .plan
+                    .map(|p| {
+                        p.suspects
+                            .iter()
+                            .map(|s| (self.commits.position(&s.commit), s.probability))
+                            .collect()
+                    })
+                    .unwrap_or_default(),
+                culprits: self
+                    .conclusion
+                    .map(|c| c.first_bad.iter().map(|id| self.commits.position(id)).collect())
+                    .unwrap_or_default(),
             };
             PlotPair {
                 machine: machine.clone(),
@@ -481,7 +618,11 @@ impl Scene<'_> {
 
     fn suspects(&self) -> Vec<SuspectRow> {
         let Some(plan) = self.plan else { return Vec::new() };
-        let most = plan.suspects.iter().map(|s| s.probability).fold(f64::MIN_POSITIVE, f64::max);
+        let most = plan
+            .suspects
+            .iter()
+            .map(|s| s.probability)
+            .fold(f64::MIN_POSITIVE, f64::max);
         let row = |s: &reading::SuspectRead| SuspectRow {
             commit: self.commits.named(&s.commit),
             share: say::share(s.probability),
@@ -499,15 +640,24 @@ impl Scene<'_> {
                 let commit = say::commit_of(key);
                 let variant = say::variant(key);
                 let plain = variant.is_empty();
-                let (verdict, why) = if plain { self.verdict(commit) } else { ("check".into(), String::new()) };
+                let (verdict, why) = if plain {
+                    self.verdict(commit)
+                } else {
+                    ("check".into(), String::new())
+                };
                 let skip = kernel.skips.first();
                 let level = kernel.level();
-                let p_bad = self.plan.filter(|_| plain).and_then(|p| {
-                    p.verdicts.iter().find(|v| v.commit == commit)?.p_bad
-                });
+                let p_bad = self
+                    .plan
+                    .filter(|_| plain)
+                    .and_then(|p| p.verdicts.iter().find(|v| v.commit == commit)?.p_bad);
                 let why = match skip {
                     Some(s) => {
-                        let detail = if s.detail.is_empty() { String::new() } else { format!(" ({})", s.detail) };
+                        let detail = if s.detail.is_empty() {
+                            String::new()
+                        } else {
+                            format!(" ({})", s.detail)
+                        };
                         format!("{}{detail}", reading::outcome_words(&s.word))
                     }
                     None => reading::outcome_words(&why).to_string(),
@@ -519,13 +669,18 @@ impl Scene<'_> {
                     verdict,
                     why,
                     excerpt: skip.map(|s| say::tail(&s.excerpt, 12)).unwrap_or_default(),
-                    attempt: skip.and_then(|s| s.attempt).or_else(|| kernel.boots.last()?.attempt).map(|a| a.to_string()),
+                    attempt: skip
+                        .and_then(|s| s.attempt)
+                        .or_else(|| kernel.boots.last()?.attempt)
+                        .map(|a| a.to_string()),
                     boots: kernel.boots.len(),
                     level: level.map(|l| say::number(l.level)).unwrap_or_default(),
-                    interval: level.filter(|_| kernel.boots.len() > 1)
+                    interval: level
+                        .filter(|_| kernel.boots.len() > 1)
                         .map(|l| format!("{} to {}", say::number(l.low), say::number(l.high)))
                         .unwrap_or_default(),
-                    change: level.zip(base)
+                    change: level
+                        .zip(base)
                         .filter(|_| commit != self.view.good_commit || !plain)
                         .map(|(l, base)| say::change((l.level / base - 1.0) * 100.0))
                         .unwrap_or_default(),
@@ -540,13 +695,22 @@ impl Scene<'_> {
 
     fn asked(&self) -> Vec<(&'static str, String)> {
         let v = self.view;
-        let text = |pointer: &str| v.policy.pointer(pointer).and_then(|x| x.as_str()).unwrap_or_default();
+        let text = |pointer: &str| {
+            v.policy
+                .pointer(pointer)
+                .and_then(|x| x.as_str())
+                .unwrap_or_default()
+        };
         let number = |pointer: &str| v.policy.pointer(pointer).and_then(|x| x.as_f64());
         let end = |rev: &str, commit: &str| match commit.starts_with(rev) {
             true => say::short(commit).to_string(),
             false => format!("{rev} ({})", say::short(commit)),
         };
-        let better = match v.policy.pointer("/metric/higher_is_better").and_then(|x| x.as_bool()) {
+        let better = match v
+            .policy
+            .pointer("/metric/higher_is_better")
+            .and_then(|x| x.as_bool())
+        {
             Some(true) => "higher is better",
             Some(false) => "lower is better",
             None => "",
@@ -555,16 +719,36 @@ impl Scene<'_> {
             ("Tree", v.tree.clone()),
             ("Good", end(&v.good_rev, &v.good_commit)),
             ("Bad", end(&v.bad_rev, &v.bad_commit)),
-            ("Workload", v.case.pointer("/workload").and_then(|x| x.as_str()).unwrap_or_default().to_string()),
+            (
+                "Workload",
+                v.case
+                    .pointer("/workload")
+                    .and_then(|x| x.as_str())
+                    .unwrap_or_default()
+                    .to_string(),
+            ),
         ];
-        if let Some(parameters) = v.case.get("parameters").and_then(|p| p.as_object()).filter(|p| !p.is_empty()) {
-            let said: Vec<String> =
-                parameters.iter().map(|(k, x)| format!("{k} = {}", x.as_str().unwrap_or_default())).collect();
+        if let Some(parameters) = v
+            .case
+            .get("parameters")
+            .and_then(|p| p.as_object())
+            .filter(|p| !p.is_empty())
+        {
+            let said: Vec<String> = parameters
+                .iter()
+                .map(|(k, x)| format!("{k} = {}", x.as_str().unwrap_or_default()))
+                .collect();
             asked.push(("Parameters", said.join(", ")));
         }
-        asked.push(("Metric", format!("{} in {}, {better}", text("/metric/name"), text("/metric/unit"))));
+        asked.push((
+            "Metric",
+            format!("{} in {}, {better}", text("/metric/name"), text("/metric/unit")),
+        ));
         asked.push(("Smallest effect", min_effect(&v.policy)));
-        asked.push(("Confidence", number("/confidence").map(say::share).unwrap_or_default()));
+        asked.push((
+            "Confidence",
+            number("/confidence").map(say::share).unwrap_or_default(),
+        ));
         if text("/look_for") == "all" {
             asked.push(("Look for", "all commits that share the loss".into()));
         }
