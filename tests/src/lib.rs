@@ -7,5 +7,6 @@ pub mod binaries;
 pub mod daemon;
 pub mod kernel_tree;
 pub mod postgres;
+pub mod smtp;
 pub mod user_tree;
 pub mod wait;

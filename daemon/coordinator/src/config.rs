@@ -332,6 +332,8 @@ pub struct Mail {
     pub smtp_port: u16,
     #[serde(default)]
     pub tls: Tls,
+    /// Certificate (PEM) of a private authority that the server's own is checked against, besides the public ones.
+    pub ca_file: Option<PathBuf>,
     pub user: Option<String>,
     pub password_file: Option<PathBuf>,
 }
@@ -384,10 +386,12 @@ impl Config {
         for secret in [
             file.agent.as_mut(),
             file.postgres_bin_dir.as_mut(),
-            file.mail.as_mut().and_then(|m| m.password_file.as_mut()),
             file.webhook.as_mut().map(|w| &mut w.secret_file),
         ] {
             secret.into_iter().for_each(|p| rebase(&base, p));
+        }
+        for mail in &mut file.mail {
+            mail.password_file.iter_mut().chain(&mut mail.ca_file).for_each(|p| rebase(&base, p));
         }
         for tree in file.trees.values_mut() {
             if let BuildRecipe::Kbuild {

@@ -3,10 +3,10 @@
 use super::{Letter, NotSent};
 use crate::config::{Mail, Tls};
 use anyhow::Context;
-use lettre::message::header::ContentType;
-use lettre::message::{Mailbox, Message, SinglePart};
+use lettre::message::header::{ContentType, MIME_VERSION_1_0};
+use lettre::message::{Mailbox, Message};
 use lettre::transport::smtp::authentication::Credentials;
-use lettre::transport::smtp::client::{Tls as ClientTls, TlsParameters};
+use lettre::transport::smtp::client::{Certificate, Tls as ClientTls, TlsParameters};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use secrecy::{ExposeSecret, SecretString};
 use std::time::{Duration, SystemTime};
@@ -33,8 +33,8 @@ impl Mailer {
             .timeout(Some(SMTP_LIMIT))
             .tls(match mail.tls {
                 Tls::None => ClientTls::None,
-                Tls::Starttls => ClientTls::Required(TlsParameters::new(mail.smtp_host.clone())?),
-                Tls::Implicit => ClientTls::Wrapper(TlsParameters::new(mail.smtp_host.clone())?),
+                Tls::Starttls => ClientTls::Required(tls_parameters(mail)?),
+                Tls::Implicit => ClientTls::Wrapper(tls_parameters(mail)?),
             });
         match (&mail.user, &mail.password_file) {
             (Some(user), Some(path)) => {
@@ -83,6 +83,8 @@ impl Mailer {
             .map_err(|e| NotSent::Never(format!("`{}` is no mail address: {e}", letter.address)))?;
         // lettre encodes what is not ASCII and breaks lines longer than SMTP allows (quoted-printable). Not
         // flowed: tables and the log have to stay as they are.
+        // The end of DATA brings the last line end itself.
+        let body = letter.body.trim_end_matches('\n').to_string();
         Message::builder()
             .from(self.from.clone())
             .to(to)
@@ -92,13 +94,21 @@ impl Mailer {
             // Answered by no vacation programme and no other robot (RFC 3834).
             .raw_header(raw("Auto-Submitted", "auto-generated"))
             .raw_header(raw("X-Perfbisect-Notice", &letter.id.to_string()))
-            .singlepart(
-                SinglePart::builder()
-                    .header(ContentType::TEXT_PLAIN)
-                    .body(letter.body.clone()),
-            )
+            .header(MIME_VERSION_1_0)
+            .header(ContentType::TEXT_PLAIN)
+            .body(body)
             .map_err(|e| NotSent::Never(format!("the message cannot be made: {e}")))
     }
+}
+
+fn tls_parameters(mail: &Mail) -> anyhow::Result<TlsParameters> {
+    let mut builder = TlsParameters::builder(mail.smtp_host.clone());
+    if let Some(path) = &mail.ca_file {
+        let wrong = || format!("mail.ca_file: {}", path.display());
+        let pem = std::fs::read(path).with_context(wrong)?;
+        builder = builder.add_root_certificate(Certificate::from_pem(&pem).with_context(wrong)?);
+    }
+    Ok(builder.build()?)
 }
 
 fn raw(name: &'static str, value: &str) -> lettre::message::header::HeaderValue {
@@ -167,6 +177,7 @@ mod tests {
             smtp_host: "localhost".into(),
             smtp_port: 25,
             tls: Tls::None,
+            ca_file: None,
             user: None,
             password_file: None,
         };

@@ -439,7 +439,7 @@ fn method(evidence: &Evidence) -> String {
     let smallest = Scale::of(evidence).smallest(evidence.min_effect);
     row(
         "asked for",
-        format!("a loss of at least {smallest}, its place {} % sure or more", evidence.confidence * 100.0),
+        format!("a loss of at least {smallest}, its place {} % sure or more", (evidence.confidence * 1e4).round() / 100.0),
     );
     if let Some(plan) = &evidence.plan {
         let Plan { noise, .. } = plan;
