@@ -390,7 +390,7 @@ impl Config {
         ] {
             secret.into_iter().for_each(|p| rebase(&base, p));
         }
-        for mail in &mut file.mail {
+        if let Some(mail) = &mut file.mail {
             mail.password_file.iter_mut().chain(&mut mail.ca_file).for_each(|p| rebase(&base, p));
         }
         for tree in file.trees.values_mut() {
