@@ -33,6 +33,7 @@ create table bisections (
     granted_at timestamptz not null default now(),           -- last grant of a machine: ageing counts from here
     wake_at timestamptz,                                     -- plan again then, though no fact came (a limit is due)
     ended_at timestamptz,
+    pinned boolean not null default true,                    -- its commits are held by a ref in the mirror
     conclusion jsonb,
     check ((state = 'open') = (ended_at is null)),
     check ((state = 'concluded') = (conclusion is not null))

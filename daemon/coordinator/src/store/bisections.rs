@@ -1,5 +1,6 @@
 //! A bisection's row: submitted, joined, planned, concluded or cancelled. Each change of state is one function.
 
+use super::notices::{Words, owe};
 use super::{Result, Store, keep, ring, say};
 use crate::case::{Definition, sha256_hex};
 use serde_json::{Value, json};
@@ -107,13 +108,9 @@ pub struct Open {
 #[derive(Clone, Debug)]
 pub enum Ruling {
     /// Goes on; plan again after so many seconds since submission even if no fact comes.
-    GoesOn {
-        wake_s: Option<f64>,
-    },
-    Concluded {
-        conclusion: Value,
-        said: String,
-    },
+    GoesOn { wake_s: Option<f64> },
+    /// Ends; everybody who asked is owed these words, in the same transaction.
+    Concluded { conclusion: Value, said: String, words: Words },
 }
 
 impl Store {
@@ -266,15 +263,23 @@ impl Store {
         Ok(fixed)
     }
 
-    /// Bisections of a tree whose commits must stay pinned.
-    pub async fn open_in(&self, tree: &str) -> Result<Vec<Uuid>> {
+    /// Bisections that ended so many days ago and whose commits are still pinned.
+    pub async fn to_unpin(&self, tree: &str, days: i32) -> Result<Vec<Uuid>> {
         let ids = sqlx::query_scalar!(
-            "select id from bisections where tree = $1 and state = 'open'",
-            tree
+            "select id from bisections
+             where tree = $1 and state <> 'open' and pinned and ended_at < now() - make_interval(days => $2)
+             limit 100",
+            tree,
+            days
         )
         .fetch_all(&self.pool)
         .await?;
         Ok(ids)
+    }
+
+    pub async fn unpinned(&self, id: Uuid) -> Result<()> {
+        sqlx::query!("update bisections set pinned = false where id = $1", id).execute(&self.pool).await?;
+        Ok(())
     }
 }
 
@@ -322,7 +327,7 @@ pub(crate) async fn decide(
             .await?;
             ring(db).await
         }
-        Ruling::Concluded { conclusion, said } => {
+        Ruling::Concluded { conclusion, said, words } => {
             sqlx::query!(
                 "update bisections set planned_version = $2, state = 'concluded', ended_at = now(), wake_at = null,
                         conclusion = $3
@@ -334,6 +339,7 @@ pub(crate) async fn decide(
             .execute(&mut *db)
             .await?;
             drop_wants(db, id).await?;
+            owe(db, id, words).await?;
             say(db, id, "concluded", said).await
         }
     }

@@ -66,6 +66,19 @@ impl Store {
         Ok(rows)
     }
 
+    /// Kernels that were built last for a recipe: their trees are likely on the builders.
+    pub async fn recent_builds(&self, tree: &str, recipe_digest: &str) -> Result<Vec<Value>> {
+        let rows = sqlx::query_scalar!(
+            "select kernel from builds where tree = $1 and recipe_digest = $2 and state = 'built'
+             order by ended_at desc limit 6",
+            tree,
+            recipe_digest
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(rows)
+    }
+
     /// What builders could build now: urgent first, then in the order of the decisions.
     pub async fn build_claims(&self) -> Result<Vec<BuildClaim>> {
         let rows = sqlx::query_as!(

@@ -84,6 +84,18 @@ impl Store {
         .await?;
         Ok(rows)
     }
+
+    /// Does anybody wait for this machine, even if the image is not there yet?
+    pub async fn wanted_on(&self, machine: &str) -> Result<bool> {
+        let wanted = sqlx::query_scalar!(
+            r#"select exists (select 1 from jobs j join bisections b on b.id = j.bisection_id and b.state = 'open'
+                              where j.machine = $1 and j.state = 'wanted') as "wanted!""#,
+            machine
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(wanted)
+    }
 }
 
 /// Replaces the wanted jobs of a bisection by these. A job that is held or done stays as it is.

@@ -182,6 +182,12 @@ impl Store {
         Ok(rows)
     }
 
+    /// It did not answer: to be asked by the next sweep.
+    pub async fn probe_again(&self, machine: &str) -> Result<()> {
+        sqlx::query!("update machines set probed_at = null where name = $1", machine).execute(&self.pool).await?;
+        Ok(())
+    }
+
     /// Back to work, by an administrator's word.
     pub async fn unquarantine(&self, machine: &str) -> Result<bool> {
         let mut tx = self.pool.begin().await?;

@@ -33,6 +33,18 @@ pub struct Spent {
     pub runs: i64,
 }
 
+/// What a report says besides the plan.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub good_rev: String,
+    pub bad_rev: String,
+    pub case: Value,
+    /// Attempts that ended with a report.
+    pub builds: i64,
+    pub boots: i64,
+    pub compiler: Option<String>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Decision<'a> {
     pub bisection: Uuid,
@@ -92,6 +104,25 @@ impl Store {
         .fetch_all(&self.pool)
         .await?;
         Ok(rows)
+    }
+
+    pub async fn account(&self, bisection: Uuid) -> Result<Account> {
+        let row = sqlx::query_as!(
+            Account,
+            r#"select b.good_rev, b.bad_rev, c.body as "case",
+                      (select count(*) from attempts a
+                       where a.bisection_id = b.id and a.build_id is not null and a.ended_by = 'report') as "builds!",
+                      (select count(*) from boots t join attempts a on a.id = t.attempt_id
+                       where a.bisection_id = b.id) as "boots!",
+                      (select i.manifest->>'compiler' from observations o
+                       join boots t on t.id = o.boot_id join images i on i.id = t.image_id
+                       where o.bisection_id = b.id order by o.id desc limit 1) as compiler
+               from bisections b join definitions c on c.digest = b.case_digest where b.id = $1"#,
+            bisection
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(row)
     }
 
     /// Writes a decision with all that follows from it, if the record has not moved since: else nothing, and
