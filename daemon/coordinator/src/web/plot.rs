@@ -49,12 +49,15 @@ pub struct Size {
 pub const WIDE: Size = Size { id: "wide", width: 1040.0, height: 380.0, ticks_x: 12 };
 pub const NARROW: Size = Size { id: "narrow", width: 370.0, height: 320.0, ticks_x: 4 };
 
-const LEFT: f64 = 58.0;
+const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 16.0;
 /// Below the plot: crosses, axis labels, and the strip of probabilities.
 const BELOW: f64 = 92.0;
 const STRIP: f64 = 34.0;
+
+/// Two boots have an interval, but one of 9 standard deviations: it would hide everything else.
+const INTERVAL_BOOTS: usize = 3;
 
 struct Frame {
     size: Size,
@@ -174,12 +177,13 @@ fn band(out: &mut String, frame: &Frame, level: Option<LevelRead>, tone: &str) {
         (bottom - top).max(1.0),
         frame.right(),
     );
-    let _ = write!(
-        out,
-        r#"<text class="band-name {tone}" x="{:.1}" y="{:.1}" text-anchor="end">{tone}</text>"#,
-        frame.right() - 4.0,
-        middle - 5.0
-    );
+    // Each end's own samples lie at its own side of the plot: its name goes to the other one.
+    let (x, anchor) = match tone {
+        "good" => (frame.right() - 4.0, "end"),
+        _ => (LEFT + 5.0, "start"),
+    };
+    let y = middle - 5.0;
+    let _ = write!(out, r#"<text class="band-name {tone}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{tone}</text>"#);
 }
 
 fn axis(out: &mut String, frame: &Frame, plot: &Plot) {
@@ -217,7 +221,7 @@ fn draw(out: &mut String, frame: &Frame, column: &Column, unit: &str) {
         let spread = if boots.len() > 1 { i as f64 / (boots.len() - 1) as f64 * 2.0 - 1.0 } else { 0.0 };
         one_boot(out, frame, x + spread * reach, boot, &head, unit, tone);
     }
-    if let Some(level) = column.levels.level().filter(|_| boots.len() > 1) {
+    if let Some(level) = column.levels.level().filter(|_| boots.len() >= INTERVAL_BOOTS) {
         let y = frame.y(level.level);
         let (top, bottom) = (frame.y(level.high).max(TOP - 8.0), frame.y(level.low).min(frame.floor()));
         let half = reach.max(4.0) + 3.0;
