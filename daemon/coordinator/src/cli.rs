@@ -1,7 +1,13 @@
 //! The commands of `perfbisect`. Each has a file of its own; this one is their table of contents.
 
+pub mod cancel;
+pub mod client;
 pub mod config_check;
+pub mod list;
 pub mod serve;
+pub mod show;
+pub mod submit;
+pub mod watch;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -18,6 +24,11 @@ struct Cli {
 enum Command {
     /// Run the coordinator: HTTP, passes, pages.
     Serve(serve::Args),
+    Submit(submit::Args),
+    List(list::Args),
+    Show(show::Args),
+    Watch(watch::Args),
+    Cancel(cancel::Args),
     /// Look at the configuration.
     Config {
         #[command(subcommand)]
@@ -45,6 +56,11 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => block_on(serve::run(args)),
+        Command::Submit(args) => block_on(submit::run(args)),
+        Command::List(args) => block_on(list::run(args)),
+        Command::Show(args) => block_on(show::run(args)),
+        Command::Watch(args) => block_on(watch::run(args)),
+        Command::Cancel(args) => block_on(cancel::run(args)),
         Command::Config {
             command: ConfigCommand::Check(args),
         } => config_check::run(args),

@@ -158,7 +158,7 @@ impl Store {
     ) -> Result<Finished> {
         let mut tx = self.pool.begin().await?;
         let ids = sqlx::query!(
-            "select a.job_id, a.build_id, a.machine, j.bisection_id as \"bisection_id?\"
+            "select a.job_id, a.build_id, a.machine as \"machine!\", j.bisection_id as \"bisection_id?\"
              from attempts a left join jobs j on j.id = a.job_id where a.id = $1",
             attempt
         )

@@ -1,7 +1,8 @@
 //! Read models: what the API and the pages show, in one query each.
 //!
 //! Rows become plain structs here and nothing else: no formatting, no opinions, no writes. The passes never read
-//! these.
+//! these. Columns beside an outer join say themselves whether they may be null: what sqlx infers follows the query
+//! plan, which follows the data.
 
 use super::{Result, Store, StoreError};
 use chrono::{DateTime, Utc};
@@ -181,9 +182,12 @@ impl Store {
     ) -> Result<Vec<BisectionView>> {
         sqlx::query_as!(
             BisectionView,
-            r#"select b.id, b.number, b.tree, b.good_rev, b.bad_rev, b.good_commit, b.bad_commit, b.first_parent,
-                      b.machines, b.priority, b.request, b.state, b.record_version, b.planned_version, b.created_at,
-                      b.ended_at, b.conclusion, c.body as "case", p.body as policy,
+            r#"select b.id as "id!", b.number as "number!", b.tree as "tree!", b.good_rev as "good_rev!",
+                      b.bad_rev as "bad_rev!", b.good_commit as "good_commit!", b.bad_commit as "bad_commit!",
+                      b.first_parent as "first_parent!", b.machines as "machines!", b.priority as "priority!",
+                      b.request as "request!", b.state as "state!", b.record_version as "record_version!",
+                      b.planned_version as "planned_version!", b.created_at as "created_at!",
+                      b.ended_at as "ended_at?", b.conclusion as "conclusion?", c.body as "case!", p.body as "policy!",
                       d.plan as "plan?", d.made_at as "planned_at?",
                       (select count(*) from observations o
                         where o.bisection_id = b.id and jsonb_typeof(o.outcome) = 'object') as "boots!",
@@ -218,7 +222,9 @@ impl Store {
     pub async fn view_samples(&self, bisection: Uuid) -> Result<Vec<SampleView>> {
         sqlx::query_as!(
             SampleView,
-            r#"select o.id, o.kernel_key, o.kernel, o.machine, o.lane, o.replicate, o.outcome, o.observed_at, o.boot_id,
+            r#"select o.id as "id!", o.kernel_key as "kernel_key!", o.kernel as "kernel!", o.machine as "machine!",
+                      o.lane as "lane!", o.replicate as "replicate!", o.outcome as "outcome!",
+                      o.observed_at as "observed_at!", o.boot_id as "boot_id?",
                       coalesce(
                         t.attempt_id,
                         (select a.id from attempts a where a.job_id = o.job_id
@@ -244,8 +250,9 @@ impl Store {
     pub async fn view_jobs(&self, bisection: Uuid) -> Result<Vec<JobView>> {
         sqlx::query_as!(
             JobView,
-            r#"select j.id, j.kernel_key, j.kernel, j.machine, j.lane, j.replicate, j.runs, j.state, j.failures,
-                      j.created_at, j.ended_at, a.id as "attempt_id?", a.phase as "phase?", a.trouble as "trouble?"
+            r#"select j.id as "id!", j.kernel_key as "kernel_key!", j.kernel as "kernel!", j.machine as "machine!",
+                      j.lane as "lane!", j.replicate as "replicate!", j.runs as "runs!", j.state as "state!",
+                      j.failures as "failures!", j.created_at as "created_at!", j.ended_at as "ended_at?", a.id as "attempt_id?", a.phase as "phase?", a.trouble as "trouble?"
                  from jobs j
                  left join lateral (select id, phase, trouble from attempts a where a.job_id = j.id
                                     order by a.started_at desc limit 1) a on true
@@ -261,7 +268,8 @@ impl Store {
     pub async fn view_machines(&self) -> Result<Vec<MachineView>> {
         sqlx::query_as!(
             MachineView,
-            r#"select m.name, m.lane, m.state, m.reason, m.probe, m.probed_at,
+            r#"select m.name as "name!", m.lane as "lane!", m.state as "state!", m.reason as "reason?",
+                      m.probe as "probe?", m.probed_at as "probed_at?",
                       a.id as "attempt_id?", a.phase as "phase?", a.started_at as "started_at?",
                       a.deadline_at as "deadline_at?", a.build_id is not null as "building?",
                       coalesce(j.kernel_key, k.kernel_key) as "kernel_key?", j.replicate as "replicate?",
