@@ -1,6 +1,12 @@
 //! Boots an image, or takes the machine as it is, and runs a benchmark there.
 
+pub mod accel;
+pub mod console;
+pub mod cpio;
+pub mod frames;
 pub mod here;
+pub mod machine;
+pub mod qemu;
 
 use crate::trouble::Trouble;
 use crate::worker::Ctx;
@@ -9,6 +15,6 @@ use protocol::{Boot, Measure, Report};
 pub fn measure(ctx: &Ctx, order: &Measure) -> Result<Report, Trouble> {
     match &order.boot {
         Boot::None => here::measure(ctx, order),
-        Boot::Qemu(_) => Err(Trouble("no qemu yet".into())),
+        Boot::Qemu(boot) => qemu::measure(ctx, order, boot),
     }
 }

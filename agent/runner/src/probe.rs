@@ -32,7 +32,7 @@ pub fn probe(root: &Root) -> Result<Probe, Unable> {
         let Some(path) = which(name) else { continue };
         programs.insert(name.to_string(), version(&path));
         if matches!(name, "cc" | "gcc" | "clang")
-            && let Ok(compiler) = build::toolchain::Compiler::find(name)
+            && let Ok(compiler) = build::toolchain::Compiler::find_known(root, name)
         {
             compiler_digests.insert(name.to_string(), compiler.digest);
         }

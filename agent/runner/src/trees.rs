@@ -171,18 +171,24 @@ pub fn checkout(root: &Root, tree: &str, slot: &Path) -> Result<(), Trouble> {
             .args(arguments);
         run(&mut command)
     };
-    // A file somebody touched is not "uptodate" and would stop read-tree; one that was changed is put back by `--reset`.
-    let _ = at(&["update-index", "-q", "--refresh"]);
+    // A touched file is not "uptodate" for git until the index is refreshed; a changed one is put back by `--reset`.
     if at(&["read-tree", "-m", "-u", tree]).is_err() {
-        at(&["read-tree", "--reset", "-u", tree])?;
+        let _ = at(&["update-index", "-q", "--refresh"]);
+        if at(&["read-tree", "-m", "-u", tree]).is_err() {
+            at(&["read-tree", "--reset", "-u", tree])?;
+        }
     }
-    at(&["clean", "-q", "-ffdx"])?;
-    // A file changed behind the index's back (same size and time) is beyond this; any other difference is not.
-    let left = at(&["diff-files", "--name-only"])?;
-    if !left.is_empty() {
+    // Changed, missing and unknown files in one walk, which in most cases finds none.
+    if !at(&["ls-files", "--modified", "--deleted", "--others", "--directory"])?.is_empty() {
+        at(&["clean", "-q", "-ffdx"])?;
         at(&["checkout-index", "-f", "-a", "-q"])?;
     }
     Ok(())
+}
+
+/// Every file of a tree, a line each: mode, type, id, tab, path.
+pub fn list(root: &Root, tree: &str) -> Result<String, Trouble> {
+    run(git(root).args(["ls-tree", "-r", tree]))
 }
 
 struct Counting<R> {
