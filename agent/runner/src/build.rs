@@ -43,7 +43,10 @@ pub fn build(ctx: &Ctx, order: &Build) -> Result<Report, Trouble> {
     let start = Instant::now();
     trees::checkout(&ctx.root, &order.tree, &slot)?;
     ctx.log(format!("checkout took {:.2} s\n", start.elapsed().as_secs_f64()));
-    let limit = Limit { start: Instant::now(), limit: Duration::from_secs(order.limit_s.into()) };
+    let limit = Limit {
+        start: Instant::now(),
+        limit: Duration::from_secs(order.limit_s.into()),
+    };
     match &order.recipe {
         Recipe::Kbuild(recipe) => kbuild::build(ctx, order, recipe, &slot, &limit),
         Recipe::Command(recipe) => plain::build(ctx, order, recipe, &slot, &limit),

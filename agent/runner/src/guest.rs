@@ -41,30 +41,58 @@ pub fn init() -> ! {
 
 fn work() -> Result<(), String> {
     let start = Instant::now();
-    for (kind, at) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/tmp")] {
+    for (kind, at) in [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("tmpfs", "/tmp"),
+    ] {
         // Each may be missing from a small kernel's configuration.
         let _ = mount(kind, at, kind, MountFlags::empty(), None);
     }
     let errand = fs::read("/perfbisect.json").map_err(|e| format!("no errand: {e}"))?;
     let errand: Errand = serde_json::from_slice(&errand).map_err(|e| format!("the errand is none: {e}"))?;
-    let console = File::options().write(true).open("/dev/console").map_err(|e| format!("no console: {e}"))?;
-    let mut voice = Voice { console, marker: errand.marker, level: level(), next: 0, said: String::new() };
+    let console = File::options()
+        .write(true)
+        .open("/dev/console")
+        .map_err(|e| format!("no console: {e}"))?;
+    let mut voice = Voice {
+        console,
+        marker: errand.marker,
+        level: level(),
+        next: 0,
+        said: String::new(),
+    };
 
-    let banner = fs::read_to_string("/proc/version").unwrap_or_default().trim().to_string();
+    let banner = fs::read_to_string("/proc/version")
+        .unwrap_or_default()
+        .trim()
+        .to_string();
     let proof = environment::proof();
     // The kernel kept its own banner to itself; who reads the console shall see one.
-    if proof.command_line.split(' ').any(|w| w == "quiet" || w.starts_with("loglevel=")) {
+    if proof
+        .command_line
+        .split(' ')
+        .any(|w| w == "quiet" || w.starts_with("loglevel="))
+    {
         let _ = writeln!(voice.console, "{banner}");
     }
     voice.say(&Said::Hello { proof, banner });
-    std::env::set_current_dir("/bench").map_err(|e| format!("no folder for the benchmark: {e}"))?;
-    let place = Place { directory: Path::new("/bench"), agent: "/init".into(), start };
+    let place = Place {
+        directory: Path::new("/bench"),
+        agent: "/init".into(),
+        start,
+    };
     let performed = bench::perform(&errand.bench, &place, &mut |news| voice.say(&news.into()));
     let proof = environment::proof();
     match performed {
         Ok(seconds) => {
             let environment = environment::facts("guest.");
-            voice.say(&Said::End { seconds, proof, environment });
+            voice.say(&Said::End {
+                seconds,
+                proof,
+                environment,
+            });
         }
         Err(failed) => voice.say(&Said::BenchmarkFailed { failed, proof }),
     }
@@ -74,7 +102,10 @@ fn work() -> Result<(), String> {
 
 fn level() -> i32 {
     let text = fs::read_to_string("/proc/sys/kernel/printk").unwrap_or_default();
-    text.split_whitespace().next().and_then(|w| w.parse().ok()).unwrap_or(USUAL_LEVEL)
+    text.split_whitespace()
+        .next()
+        .and_then(|w| w.parse().ok())
+        .unwrap_or(USUAL_LEVEL)
 }
 
 struct Voice {

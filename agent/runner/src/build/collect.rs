@@ -27,7 +27,8 @@ pub fn collect(
         return Ok(Err(format!("the build succeeded but made no {}", recipe.image)));
     }
     let release_file = out.join("include/config/kernel.release");
-    let release = fs::read_to_string(&release_file).because(|| format!("cannot read {}", release_file.display()))?;
+    let release =
+        fs::read_to_string(&release_file).because(|| format!("cannot read {}", release_file.display()))?;
     let release = release.trim().to_string();
     let vmlinux_file = out.join("vmlinux");
     let vmlinux = fs::read(&vmlinux_file).because(|| format!("cannot read {}", vmlinux_file.display()))?;
@@ -39,7 +40,11 @@ pub fn collect(
     let mut files = Vec::new();
     let mut add = |role: &str, path: &Path| -> Result<(), Trouble> {
         let (sha256, bytes) = content::keep(&ctx.root, path)?;
-        files.push(ImageFile { role: role.into(), sha256, bytes });
+        files.push(ImageFile {
+            role: role.into(),
+            sha256,
+            bytes,
+        });
         Ok(())
     };
     add("config", &out.join(".config"))?;
@@ -83,7 +88,9 @@ fn modules(out: &Path, config: &str) -> Result<Vec<PathBuf>, Trouble> {
     if super::config::options(config).get("CONFIG_MODULES") != Some(&"y") {
         return Ok(Vec::new());
     }
-    let Ok(order) = fs::read_to_string(out.join("modules.order")) else { return Ok(Vec::new()) };
+    let Ok(order) = fs::read_to_string(out.join("modules.order")) else {
+        return Ok(Vec::new());
+    };
     let named = order.lines().map(|l| out.join(l.trim()).with_extension("ko"));
     let mut modules: Vec<PathBuf> = named.filter(|p| p.is_file()).collect();
     modules.sort();
@@ -105,7 +112,13 @@ fn pack_modules(
     // Links to source and build folders lead nowhere on another machine.
     let archive = ctx.work.join("modules.tar");
     let packed = Command::new("tar")
-        .args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"])
+        .args([
+            "--sort=name",
+            "--mtime=@0",
+            "--owner=0",
+            "--group=0",
+            "--numeric-owner",
+        ])
         .args(["--exclude=*/build", "--exclude=*/source", "-cf"])
         .arg(&archive)
         .arg("-C")
@@ -116,6 +129,9 @@ fn pack_modules(
     if packed.status.success() {
         Ok(Ok(archive))
     } else {
-        Err(Trouble(format!("cannot pack the modules: {}", String::from_utf8_lossy(&packed.stderr).trim())))
+        Err(Trouble(format!(
+            "cannot pack the modules: {}",
+            String::from_utf8_lossy(&packed.stderr).trim()
+        )))
     }
 }

@@ -6,7 +6,7 @@
 //! and the recipe. A tree that differs in any of these is configured for real.
 
 use super::Limit;
-use super::kbuild::{Make, Made};
+use super::kbuild::{Made, Make};
 use crate::probe::which;
 use crate::root::{Root, write_atomically};
 use crate::trees;
@@ -22,7 +22,9 @@ use std::os::unix::fs::MetadataExt;
 const EDITION: &str = "2";
 
 /// Changes of such files cannot reach Kconfig, unless they lie below `scripts/`.
-const BLIND: [&str; 11] = ["c", "h", "S", "rst", "txt", "dts", "dtsi", "yaml", "json", "svg", "lds"];
+const BLIND: [&str; 11] = [
+    "c", "h", "S", "rst", "txt", "dts", "dtsi", "yaml", "json", "svg", "lds",
+];
 
 /// Asked by `$(shell …)` in Kconfig files.
 const ASKED: [&str; 8] = ["ld", "as", "objcopy", "nm", "pahole", "rustc", "bindgen", "make"];
@@ -54,7 +56,10 @@ pub fn configure(
     fs::create_dir_all(&memory).because(|| format!("cannot create {}", memory.display()))?;
     let key = memory.join(key(root, tree, recipe, compiler_digest)?);
     if let Some(config) = fs::read(&key).ok().and_then(|t| serde_json::from_slice(&t).ok()) {
-        return Ok(Configured::Done { config, remembered: true });
+        return Ok(Configured::Done {
+            config,
+            remembered: true,
+        });
     }
     let out = make.slot.join("config");
     fs::create_dir_all(&out).because(|| format!("cannot create {}", out.display()))?;
@@ -82,11 +87,21 @@ pub fn configure(
     }
     let text = read()?;
     // What was asked for by name; a base that is a make target asks for nothing in particular.
-    let wanted = format!("{}\n{}", recipe.base_config.as_deref().unwrap_or_default(), recipe.fragment);
-    let config = Config { changes: changes(&wanted, &text), text };
+    let wanted = format!(
+        "{}\n{}",
+        recipe.base_config.as_deref().unwrap_or_default(),
+        recipe.fragment
+    );
+    let config = Config {
+        changes: changes(&wanted, &text),
+        text,
+    };
     let remembered = serde_json::to_vec(&config).because(|| "cannot write the configuration".into())?;
     write_atomically(&key, &remembered)?;
-    Ok(Configured::Done { config, remembered: false })
+    Ok(Configured::Done {
+        config,
+        remembered: false,
+    })
 }
 
 fn key(root: &Root, tree: &str, recipe: &Kbuild, compiler_digest: &str) -> Result<String, Trouble> {
@@ -105,9 +120,24 @@ fn key(root: &Root, tree: &str, recipe: &Kbuild, compiler_digest: &str) -> Resul
         let identity = facts.map(|m| (m.ino(), m.len(), m.mtime(), m.mtime_nsec()));
         hash.update(format!("{tool} {found:?} {identity:?}\n").as_bytes());
     }
-    let Kbuild { arch, base_target, base_config, fragment, cc, .. } = recipe;
-    let recipe = serde_json::to_vec(&(EDITION, arch, base_target, base_config, fragment, cc, compiler_digest))
-        .because(|| "cannot write the recipe".into())?;
+    let Kbuild {
+        arch,
+        base_target,
+        base_config,
+        fragment,
+        cc,
+        ..
+    } = recipe;
+    let recipe = serde_json::to_vec(&(
+        EDITION,
+        arch,
+        base_target,
+        base_config,
+        fragment,
+        cc,
+        compiler_digest,
+    ))
+    .because(|| "cannot write the recipe".into())?;
     hash.update(&recipe);
     Ok(crate::sha::hex(&hash.finalize()))
 }
@@ -115,17 +145,24 @@ fn key(root: &Root, tree: &str, recipe: &Kbuild, compiler_digest: &str) -> Resul
 /// Option to value; one that is not set is absent.
 pub fn options(config: &str) -> BTreeMap<&str, &str> {
     let lines = config.lines().map(str::trim).filter(|l| l.starts_with("CONFIG_"));
-    lines.filter_map(|l| l.split_once('=')).filter(|(_, value)| *value != "n").collect()
+    lines
+        .filter_map(|l| l.split_once('='))
+        .filter(|(_, value)| *value != "n")
+        .collect()
 }
 
 /// Options that a text mentions, set or not.
 fn mentioned(config: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     config.lines().map(str::trim).filter_map(|line| {
-        if let Some(name) = line.strip_prefix("# ").and_then(|l| l.strip_suffix(" is not set")) {
+        if let Some(name) = line
+            .strip_prefix("# ")
+            .and_then(|l| l.strip_suffix(" is not set"))
+        {
             return Some((name, None));
         }
         let (name, value) = line.split_once('=')?;
-        name.starts_with("CONFIG_").then_some((name, (value != "n").then_some(value)))
+        name.starts_with("CONFIG_")
+            .then_some((name, (value != "n").then_some(value)))
     })
 }
 
@@ -141,7 +178,13 @@ pub fn changes(wanted: &str, config: &str) -> Vec<String> {
     wanted
         .into_iter()
         .filter(|(name, value)| is.get(name).copied() != *value)
-        .map(|(name, value)| format!("{name}: wanted {}, is {}", shown(value), shown(is.get(name).copied())))
+        .map(|(name, value)| {
+            format!(
+                "{name}: wanted {}, is {}",
+                shown(value),
+                shown(is.get(name).copied())
+            )
+        })
         .take(CHANGES_LIMIT)
         .collect()
 }

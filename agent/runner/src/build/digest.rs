@@ -44,7 +44,10 @@ impl BugTable {
         if on("CONFIG_GENERIC_BUG_RELATIVE_POINTERS") {
             // s32 address, s32 file, u16 line, u16 flags; newer kernels may put an s32 format after the address.
             let entry = if on("CONFIG_HAVE_ARCH_BUG_FORMAT") { 16 } else { 12 };
-            return Some(BugTable { entry, line: entry - 4 });
+            return Some(BugTable {
+                entry,
+                line: entry - 4,
+            });
         }
         None
     }
@@ -62,12 +65,20 @@ fn add(
     hash.update(format!("file {name}\n"));
     let mut sections: Vec<_> = file
         .sections()
-        .filter(|s| matches!(s.flags(), SectionFlags::Elf { sh_flags } if sh_flags & u64::from(SHF_ALLOC) != 0))
+        .filter(
+            |s| matches!(s.flags(), SectionFlags::Elf { sh_flags } if sh_flags & u64::from(SHF_ALLOC) != 0),
+        )
         .collect();
     sections.sort_by_key(|s| (s.address(), s.index().0));
     for section in sections {
-        let title = section.name().because(|| format!("a section of {name} has no name"))?;
-        hash.update(format!("section {title} {:x} {:x}\n", section.address(), section.size()));
+        let title = section
+            .name()
+            .because(|| format!("a section of {name} has no name"))?;
+        hash.update(format!(
+            "section {title} {:x} {:x}\n",
+            section.address(),
+            section.size()
+        ));
         // Notes are masked; sections without content have nothing but their size.
         if matches!(
             section.kind(),
@@ -76,7 +87,10 @@ fn add(
         {
             continue;
         }
-        let mut data = section.data().because(|| format!("{title} of {name} cannot be read"))?.to_vec();
+        let mut data = section
+            .data()
+            .because(|| format!("{title} of {name} cannot be read"))?
+            .to_vec();
         mask_all(&mut data, release.as_bytes(), 0, release.len());
         mask_all(&mut data, BUILD_ID_NOTE, BUILD_ID_NOTE.len(), BUILD_ID_BYTES);
         if let Some(BugTable { entry, line }) = bugs
@@ -100,11 +114,22 @@ fn add_relocations<'d>(hash: &mut Sha256, file: &object::File<'d>, section: &obj
         let target = match relocation.target() {
             RelocationTarget::Symbol(index) => file.symbol_by_index(index).map_or_else(
                 |_| format!("{index:?}"),
-                |s| format!("{} {:?} {:x}", s.name().unwrap_or_default(), s.section_index(), s.address()),
+                |s| {
+                    format!(
+                        "{} {:?} {:x}",
+                        s.name().unwrap_or_default(),
+                        s.section_index(),
+                        s.address()
+                    )
+                },
             ),
             other => format!("{other:?}"),
         };
-        hash.update(format!("{offset:x} {:?} {target} {:x}\n", relocation.flags(), relocation.addend()));
+        hash.update(format!(
+            "{offset:x} {:?} {target} {:x}\n",
+            relocation.flags(),
+            relocation.addend()
+        ));
     }
 }
 

@@ -52,7 +52,8 @@ impl Make<'_> {
             .env_remove("KBUILD_OUTPUT");
         if let Some(links) = &self.ccache {
             let path = std::env::var_os("PATH").unwrap_or_default();
-            let with = std::env::join_paths(std::iter::once(links.clone()).chain(std::env::split_paths(&path)));
+            let with =
+                std::env::join_paths(std::iter::once(links.clone()).chain(std::env::split_paths(&path)));
             command
                 .env("PATH", with.unwrap_or(path))
                 .env("CCACHE_DIR", self.ctx.root.dir.join("ccache"))
@@ -65,7 +66,11 @@ impl Make<'_> {
     }
 
     pub fn run(&self, out: &Path, targets: &[&str], limit: &Limit) -> Result<Made, Trouble> {
-        let jobs = if self.recipe.jobs == 0 { cpus() } else { self.recipe.jobs };
+        let jobs = if self.recipe.jobs == 0 {
+            cpus()
+        } else {
+            self.recipe.jobs
+        };
         let mut make = Command::new("make");
         self.surroundings(&mut make);
         make.arg(format!("O={}", out.display()))
@@ -84,7 +89,9 @@ impl Make<'_> {
     pub fn merge(&self, out: &Path, fragment: &Path, limit: &Limit) -> Result<Made, Trouble> {
         let mut merge = Command::new("sh");
         self.surroundings(&mut merge);
-        merge.args(["scripts/kconfig/merge_config.sh", "-m", "-O"]).arg(out);
+        merge
+            .args(["scripts/kconfig/merge_config.sh", "-m", "-O"])
+            .arg(out);
         merge.arg(out.join(".config")).arg(fragment);
         self.execute(merge, limit)
     }
@@ -102,12 +109,19 @@ impl Make<'_> {
         .because(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
         self.pass_on(&mut pending);
         let output = String::from_utf8_lossy(&output).into_owned();
-        for sign in ["No space left on device", "Cannot allocate memory", "Killed signal terminated program"] {
+        for sign in [
+            "No space left on device",
+            "Cannot allocate memory",
+            "Killed signal terminated program",
+        ] {
             if !ended.succeeded() && output.contains(sign) {
                 return Err(Trouble(format!("the builder ran short while building: {sign}")));
             }
         }
-        Ok(Made { exit: ended.exit, output })
+        Ok(Made {
+            exit: ended.exit,
+            output,
+        })
     }
 
     fn pass_on(&self, pending: &mut Vec<u8>) {
@@ -118,22 +132,44 @@ impl Make<'_> {
     }
 }
 
-pub fn build(ctx: &Ctx, order: &Build, recipe: &Kbuild, slot: &Path, limit: &Limit) -> Result<Report, Trouble> {
+pub fn build(
+    ctx: &Ctx,
+    order: &Build,
+    recipe: &Kbuild,
+    slot: &Path,
+    limit: &Limit,
+) -> Result<Report, Trouble> {
     let compiler = Compiler::find_known(&ctx.root, &recipe.cc)?;
     if let Some(wanted) = &recipe.cc_digest
         && *wanted != compiler.digest
     {
-        let what = format!("the compiler is {} ({}), this search is built by {wanted}", compiler.digest, compiler.version);
+        let what = format!(
+            "the compiler is {} ({}), this search is built by {wanted}",
+            compiler.digest, compiler.version
+        );
         return Err(Trouble(what));
     }
     let out = slot.join("out");
     fs::create_dir_all(&out).because(|| format!("cannot create {}", out.display()))?;
     recover(&out)?;
     let cold = !out.join("vmlinux").exists();
-    let ccache = if cold { ccache_links(ctx, &recipe.cc)? } else { None };
-    let make = Make { ctx, recipe, slot, ccache };
+    let ccache = if cold {
+        ccache_links(ctx, &recipe.cc)?
+    } else {
+        None
+    };
+    let make = Make {
+        ctx,
+        recipe,
+        slot,
+        ccache,
+    };
     let failed = |class: &str, excerpt: String| {
-        Ok(Report::BuildFailed(BuildFailed { class: class.into(), excerpt, wall_s: limit.wall_s() }))
+        Ok(Report::BuildFailed(BuildFailed {
+            class: class.into(),
+            excerpt,
+            wall_s: limit.wall_s(),
+        }))
     };
     let failed_make = |made: Made, class: Option<&'static str>| {
         let class = match made.exit {
@@ -147,14 +183,21 @@ pub fn build(ctx: &Ctx, order: &Build, recipe: &Kbuild, slot: &Path, limit: &Lim
     let config = match config::configure(&ctx.root, &order.tree, recipe, &compiler.digest, &make, limit)? {
         Configured::Failed(made) => return failed_make(made, Some("config")),
         Configured::Done { config, remembered } => {
-            let how = if remembered { "its inputs are known: as olddefconfig made it before" } else { "made" };
+            let how = if remembered {
+                "its inputs are known: as olddefconfig made it before"
+            } else {
+                "made"
+            };
             ctx.log(format!("configuration: {how}\n"));
             config
         }
     };
     let missing = config::changes(&recipe.forced.join("\n"), &config.text);
     if !missing.is_empty() {
-        return failed("config", format!("forced options do not hold:\n{}\n", missing.join("\n")));
+        return failed(
+            "config",
+            format!("forced options do not hold:\n{}\n", missing.join("\n")),
+        );
     }
     // An unchanged file keeps its time: a new one would have kbuild read the whole configuration again.
     let file = out.join(".config");
@@ -177,13 +220,18 @@ pub fn build(ctx: &Ctx, order: &Build, recipe: &Kbuild, slot: &Path, limit: &Lim
     }
     // What make built is what we asked for only if it left the configuration alone.
     if fs::read_to_string(&file).ok().as_deref() != Some(&config.text) {
-        return failed("config", "the build asked for a configuration other than olddefconfig's".into());
+        return failed(
+            "config",
+            "the build asked for a configuration other than olddefconfig's".into(),
+        );
     }
     ctx.phase(Phase::Collect, order.limit_s);
     match collect::collect(ctx, recipe, &out, &config.text, &compiler, &make, limit)? {
-        Ok(manifest) => {
-            Ok(Report::Built(Built { manifest, wall_s: limit.wall_s(), config_changes: config.changes }))
-        }
+        Ok(manifest) => Ok(Report::Built(Built {
+            manifest,
+            wall_s: limit.wall_s(),
+            config_changes: config.changes,
+        })),
         Err(what) => failed("other", what),
     }
 }
@@ -195,8 +243,11 @@ const BUILDING: &str = ".perfbisect-building";
 /// make wrote is removed.
 fn recover(out: &Path) -> Result<(), Trouble> {
     let mark = out.join(BUILDING);
-    let Ok(begun) = fs::metadata(&mark).and_then(|m| m.modified()) else { return Ok(()) };
-    remove_since(out, begun).because(|| format!("cannot clear what a killed build left in {}", out.display()))?;
+    let Ok(begun) = fs::metadata(&mark).and_then(|m| m.modified()) else {
+        return Ok(());
+    };
+    remove_since(out, begun)
+        .because(|| format!("cannot clear what a killed build left in {}", out.display()))?;
     let _ = fs::remove_file(&mark);
     Ok(())
 }
@@ -207,7 +258,10 @@ fn remove_since(dir: &Path, begun: SystemTime) -> std::io::Result<()> {
         let facts = entry.metadata()?;
         if facts.is_dir() {
             remove_since(&entry.path(), begun)?;
-        } else if facts.modified()? >= begun && entry.file_name() != ".config" && entry.file_name() != BUILDING {
+        } else if facts.modified()? >= begun
+            && entry.file_name() != ".config"
+            && entry.file_name() != BUILDING
+        {
             fs::remove_file(entry.path())?;
         }
     }
@@ -217,7 +271,9 @@ fn remove_since(dir: &Path, begun: SystemTime) -> std::io::Result<()> {
 /// A folder whose `gcc` is ccache: by a link and not by `CC="ccache gcc"`, which would differ from the later,
 /// incremental calls and so build everything again.
 fn ccache_links(ctx: &Ctx, cc: &str) -> Result<Option<PathBuf>, Trouble> {
-    let Some(ccache) = which("ccache") else { return Ok(None) };
+    let Some(ccache) = which("ccache") else {
+        return Ok(None);
+    };
     if cc.contains(['/', ' ']) {
         return Ok(None);
     }

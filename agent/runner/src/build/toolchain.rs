@@ -20,12 +20,22 @@ pub struct Compiler {
 impl Compiler {
     /// As `find`, but files that did not change since are not read again (`cc1` has some 30 MB).
     pub fn find_known(root: &Root, name: &str) -> Result<Compiler, Trouble> {
-        let Some(found) = which(name) else { return Compiler::find(name) };
+        let Some(found) = which(name) else {
+            return Compiler::find(name);
+        };
         let path = fs::canonicalize(&found).because(|| format!("cannot resolve {}", found.display()))?;
         let proper = compiler_proper(&path);
         let identity = |p: &PathBuf| {
             let m = fs::metadata(p).ok()?;
-            Some((p.clone(), m.ino(), m.len(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()))
+            Some((
+                p.clone(),
+                m.ino(),
+                m.len(),
+                m.mtime(),
+                m.mtime_nsec(),
+                m.ctime(),
+                m.ctime_nsec(),
+            ))
         };
         let seen = format!("{:?} {:?}", identity(&path), proper.as_ref().and_then(identity));
         let memory = root.dir.join("compilers");
@@ -34,10 +44,16 @@ impl Compiler {
         if let Ok(text) = fs::read_to_string(&memory)
             && let Some((digest, version)) = text.split_once(' ')
         {
-            return Ok(Compiler { version: version.into(), digest: digest.into() });
+            return Ok(Compiler {
+                version: version.into(),
+                digest: digest.into(),
+            });
         }
         let compiler = Compiler::find(name)?;
-        write_atomically(&memory, format!("{} {}", compiler.digest, compiler.version).as_bytes())?;
+        write_atomically(
+            &memory,
+            format!("{} {}", compiler.digest, compiler.version).as_bytes(),
+        )?;
         Ok(compiler)
     }
 

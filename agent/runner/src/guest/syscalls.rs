@@ -19,6 +19,19 @@ unsafe extern "C" {
     fn munmap(at: *mut c_void, bytes: usize) -> c_int;
 }
 
+/// std starts children by `posix_spawn` only where it finds these two weakly linked; a static link leaves them out
+/// unless somebody names them. Its other way needs a socket pair, which a kernel without networking does not have.
+#[cfg(target_env = "gnu")]
+mod spawn {
+    unsafe extern "C" {
+        fn gnu_get_libc_version();
+        fn posix_spawn_file_actions_addchdir_np();
+    }
+
+    #[used]
+    static KEPT: [unsafe extern "C" fn(); 2] = [gnu_get_libc_version, posix_spawn_file_actions_addchdir_np];
+}
+
 fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -28,7 +28,15 @@ pub fn choose(root: &Root, boot: &Qemu, program: &Path) -> Choice {
         Accel::Auto => match fs::read_to_string(memory(root, program)).as_deref() {
             Ok("kvm") => Choice::Settled(Engine::Kvm),
             Ok(_) => Choice::Settled(tcg),
-            Err(_) if fs::File::options().read(true).write(true).open("/dev/kvm").is_ok() => Choice::TryKvm,
+            Err(_)
+                if fs::File::options()
+                    .read(true)
+                    .write(true)
+                    .open("/dev/kvm")
+                    .is_ok() =>
+            {
+                Choice::TryKvm
+            }
             Err(_) => Choice::Settled(tcg),
         },
     }
@@ -45,5 +53,6 @@ pub fn remember(root: &Root, program: &Path, engine: Engine) -> Result<(), Troub
 fn memory(root: &Root, program: &Path) -> PathBuf {
     let identity = fs::metadata(program).map(|m| (m.ino(), m.len(), m.mtime())).ok();
     let key = format!("{} {} {identity:?}", process::boot_id(), program.display());
-    root.dir.join(format!("accel-{}", &sha::of_bytes(key.as_bytes())[..16]))
+    root.dir
+        .join(format!("accel-{}", &sha::of_bytes(key.as_bytes())[..16]))
 }

@@ -6,8 +6,12 @@ use std::collections::VecDeque;
 const PANIC: &str = "Kernel panic - not syncing";
 
 /// A panic with one of these is about what the kernel was given to run.
-const NO_INIT: [&str; 4] =
-    ["No working init found", "Unable to mount root fs", "Requested init", "No init found"];
+const NO_INIT: [&str; 4] = [
+    "No working init found",
+    "Unable to mount root fs",
+    "Requested init",
+    "No init found",
+];
 
 const OOPS: [&str; 9] = [
     "Oops: ",
@@ -22,8 +26,12 @@ const OOPS: [&str; 9] = [
 ];
 
 /// The emulator's or hypervisor's own failure, not the kernel's.
-const HOST: [&str; 4] =
-    ["KVM internal error", "qemu: fatal:", "error: kvm run failed", "kvm_run: Bad address"];
+const HOST: [&str; 4] = [
+    "KVM internal error",
+    "qemu: fatal:",
+    "error: kvm run failed",
+    "kvm_run: Bad address",
+];
 
 const LINES_BEFORE: usize = 12;
 const LINES_AFTER: usize = 60;
@@ -92,7 +100,14 @@ impl Watch {
         }
         self.judged = Some(fault);
         if self.fault.is_none() {
-            self.evidence = self.recent.iter().rev().take(LINES_BEFORE).rev().cloned().collect();
+            self.evidence = self
+                .recent
+                .iter()
+                .rev()
+                .take(LINES_BEFORE)
+                .rev()
+                .cloned()
+                .collect();
         }
         // An oops that ends in a panic is a panic.
         self.fault = self.fault.max(Some(fault));
@@ -101,7 +116,11 @@ impl Watch {
     fn fault_in(&mut self, line: &str) -> Option<Fault> {
         let has = |patterns: &[&str]| patterns.iter().any(|p| line.contains(p));
         if line.contains(PANIC) {
-            return Some(if has(&NO_INIT) { Fault::NoInit } else { Fault::Panic });
+            return Some(if has(&NO_INIT) {
+                Fault::NoInit
+            } else {
+                Fault::Panic
+            });
         }
         if has(&HOST) {
             return Some(Fault::Host);
@@ -131,7 +150,14 @@ impl Watch {
         let last = clean(&self.line);
         let mut lines: Vec<&str> = match self.fault {
             Some(_) => self.evidence.iter().map(String::as_str).collect(),
-            None => self.recent.iter().rev().take(30).rev().map(String::as_str).collect(),
+            None => self
+                .recent
+                .iter()
+                .rev()
+                .take(30)
+                .rev()
+                .map(String::as_str)
+                .collect(),
         };
         if !last.is_empty() {
             lines.push(&last);

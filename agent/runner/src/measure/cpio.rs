@@ -96,7 +96,9 @@ pub fn init_program(path: &Path) -> Result<Vec<u8>, Trouble> {
         }
         let table = file.elf_header().e_phoff(endian) + 64 * headers.len() as u64;
         let loaded = headers.iter().filter(|h| h.p_type(endian) == PT_LOAD);
-        loaded.map(|h| h.p_offset(endian) + h.p_filesz(endian)).fold(table, u64::max) as usize
+        loaded
+            .map(|h| h.p_offset(endian) + h.p_filesz(endian))
+            .fold(table, u64::max) as usize
     };
     content.truncate(end);
     // No section table any more: its place, its number of entries and the names' index.

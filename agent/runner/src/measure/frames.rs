@@ -25,13 +25,23 @@ pub struct Errand {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Said {
-    Hello { proof: Proof, banner: String },
+    Hello {
+        proof: Proof,
+        banner: String,
+    },
     Phase(Phase, u32),
     Log(String),
     RunBegins,
     Run(Run),
-    End { seconds: BTreeMap<String, f64>, proof: Proof, environment: BTreeMap<String, String> },
-    BenchmarkFailed { failed: BenchmarkFailed, proof: Proof },
+    End {
+        seconds: BTreeMap<String, f64>,
+        proof: Proof,
+        environment: BTreeMap<String, String>,
+    },
+    BenchmarkFailed {
+        failed: BenchmarkFailed,
+        proof: Proof,
+    },
     /// The guest's init could not do its work.
     Trouble(String),
 }
@@ -72,7 +82,12 @@ pub struct Receiver {
 
 impl Receiver {
     pub fn new(marker: &str) -> Receiver {
-        Receiver { start: format!("~{marker}."), line: Vec::new(), partial: BTreeMap::new(), next: 0 }
+        Receiver {
+            start: format!("~{marker}."),
+            line: Vec::new(),
+            partial: BTreeMap::new(),
+            next: 0,
+        }
     }
 
     /// Gives back the console text without the frames; whole lines, and the last one too where it cannot be a frame.
@@ -184,6 +199,8 @@ pub fn unbase64(text: &str) -> Option<Vec<u8>> {
 /// CRC-32 as in Ethernet and zip, bit by bit: the texts are short.
 pub fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |c, _| c >> 1 ^ (0xedb8_8320 & (c & 1).wrapping_neg()))
+        (0..8).fold(crc ^ u32::from(*byte), |c, _| {
+            c >> 1 ^ (0xedb8_8320 & (c & 1).wrapping_neg())
+        })
     })
 }

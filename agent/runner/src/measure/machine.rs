@@ -39,7 +39,10 @@ pub enum Heard {
 
 pub fn initramfs(ctx: &Ctx, order: &Measure, marker: &str) -> Result<PathBuf, Trouble> {
     let exe = std::env::current_exe().because(|| "cannot find the agent's own path".into())?;
-    let errand = Errand { marker: marker.into(), bench: order.bench.clone() };
+    let errand = Errand {
+        marker: marker.into(),
+        bench: order.bench.clone(),
+    };
     let errand = serde_json::to_vec(&errand).because(|| "cannot write the errand".into())?;
     let mut archive = Archive::default();
     for name in ["bench", "dev", "proc", "sys", "tmp"] {
@@ -52,7 +55,8 @@ pub fn initramfs(ctx: &Ctx, order: &Measure, marker: &str) -> Result<PathBuf, Tr
     archive.program("perfbisect.json", &errand);
     for (name, sha256) in &order.bench.files {
         check_inside(name)?;
-        let content = fs::read(ctx.root.file(sha256)).because(|| format!("{name} ({sha256}) was not put here"))?;
+        let content =
+            fs::read(ctx.root.file(sha256)).because(|| format!("{name} ({sha256}) was not put here"))?;
         archive.program(&format!("bench/{name}"), &content);
     }
     let path = ctx.work.join("initramfs.cpio");
@@ -83,25 +87,56 @@ impl Machine {
         let file = File::create(&errors).because(|| format!("cannot create {}", errors.display()))?;
         let mut qemu = Command::new(program);
         qemu.args(["-M", &boot.machine, "-m", &boot.memory_mib.to_string()]);
-        qemu.args(["-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot", "-serial", "stdio"]);
+        qemu.args([
+            "-display",
+            "none",
+            "-monitor",
+            "none",
+            "-nodefaults",
+            "-no-reboot",
+            "-serial",
+            "stdio",
+        ]);
         match engine {
             Engine::Kvm => qemu.args(["-accel", "kvm", "-cpu", "host", "-smp", &boot.cpus.to_string()]),
             Engine::Tcg { icount: false } => qemu.args(["-accel", "tcg", "-smp", &boot.cpus.to_string()]),
-            Engine::Tcg { icount: true } => {
-                qemu.args(["-accel", "tcg", "-icount", "shift=0,sleep=off,align=off", "-smp", "1"])
-            }
+            Engine::Tcg { icount: true } => qemu.args([
+                "-accel",
+                "tcg",
+                "-icount",
+                "shift=0,sleep=off,align=off",
+                "-smp",
+                "1",
+            ]),
         };
         qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
         qemu.arg("-append").arg(command_line(boot, engine));
         qemu.args(&boot.extra_args);
-        qemu.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file).process_group(0).current_dir(&ctx.work);
-        let mut child = qemu.spawn().because(|| format!("cannot run {}", program.display()))?;
-        let console = child.stdout.take().ok_or_else(|| Trouble("qemu has no stdout".into()))?;
-        Ok(Machine { child, console, errors, started: Instant::now() })
+        qemu.stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .process_group(0)
+            .current_dir(&ctx.work);
+        let mut child = qemu
+            .spawn()
+            .because(|| format!("cannot run {}", program.display()))?;
+        let console = child
+            .stdout
+            .take()
+            .ok_or_else(|| Trouble("qemu has no stdout".into()))?;
+        Ok(Machine {
+            child,
+            console,
+            errors,
+            started: Instant::now(),
+        })
     }
 
     pub fn hear(&mut self, at_most: Duration) -> Result<Heard, Trouble> {
-        let wait = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+        let wait = Timespec {
+            tv_sec: at_most.as_secs() as i64,
+            tv_nsec: at_most.subsec_nanos().into(),
+        };
         let mut fds = [PollFd::new(&self.console, PollFlags::IN)];
         match poll(&mut fds, Some(&wait)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Heard::Nothing),
@@ -109,7 +144,11 @@ impl Machine {
             Err(e) => return Err(Trouble(format!("cannot wait for the console: {e}"))),
         }
         let mut buffer = vec![0; 1 << 14];
-        match self.console.read(&mut buffer).because(|| "cannot read the console".into())? {
+        match self
+            .console
+            .read(&mut buffer)
+            .because(|| "cannot read the console".into())?
+        {
             0 => Ok(Heard::Closed),
             n => {
                 buffer.truncate(n);
@@ -121,7 +160,13 @@ impl Machine {
     /// Ends it if it has not ended; its status, and what it said on stderr.
     pub fn end(mut self) -> (Option<ExitStatus>, String) {
         let status = self.reap();
-        (status, fs::read_to_string(&self.errors).unwrap_or_default().trim().to_string())
+        (
+            status,
+            fs::read_to_string(&self.errors)
+                .unwrap_or_default()
+                .trim()
+                .to_string(),
+        )
     }
 
     /// After the console was closed QEMU is about to end by itself; its own status is worth a moment.

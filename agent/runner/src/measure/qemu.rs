@@ -8,7 +8,9 @@ use crate::measure::machine::{Engine, Heard, Machine, initramfs};
 use crate::probe::{version, which};
 use crate::trouble::{Because, Trouble};
 use crate::worker::Ctx;
-use protocol::{BenchmarkFailed, BootFailed, Event, ImageKind, Measure, Measured, Phase, Proof, Qemu, Report};
+use protocol::{
+    BenchmarkFailed, BootFailed, Event, ImageKind, Measure, Measured, Phase, Proof, Qemu, Report,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -32,7 +34,8 @@ enum Ending {
 }
 
 pub fn measure(ctx: &Ctx, order: &Measure, boot: &Qemu) -> Result<Report, Trouble> {
-    let program = which(&boot.program).ok_or_else(|| Trouble(format!("{} is not installed", boot.program)))?;
+    let program =
+        which(&boot.program).ok_or_else(|| Trouble(format!("{} is not installed", boot.program)))?;
     if order.image.kind != ImageKind::Kernel {
         return Err(Trouble("this image is no kernel; it cannot be booted".into()));
     }
@@ -40,14 +43,21 @@ pub fn measure(ctx: &Ctx, order: &Measure, boot: &Qemu) -> Result<Report, Troubl
     let kernel = kernel.ok_or_else(|| Trouble("this image has no file with the role kernel".into()))?;
     let kernel = ctx.root.file(&kernel.sha256);
     if !kernel.is_file() {
-        return Err(Trouble(format!("the kernel {} was not put here", kernel.display())));
+        return Err(Trouble(format!(
+            "the kernel {} was not put here",
+            kernel.display()
+        )));
     }
     let guest = |boot: &Qemu, engine| Guest::boot(ctx, order, boot, engine, &program, &kernel);
     match accel::choose(&ctx.root, boot, &program) {
         Choice::Settled(engine) => guest(boot, engine),
         Choice::TryKvm => {
             let limit = boot.boot_limit_s.min(KVM_TRIAL_S);
-            let trial = Qemu { boot_limit_s: limit, silence_limit_s: limit, ..boot.clone() };
+            let trial = Qemu {
+                boot_limit_s: limit,
+                silence_limit_s: limit,
+                ..boot.clone()
+            };
             match guest(&trial, Engine::Kvm) {
                 Ok(report) if booted(&report) => {
                     accel::remember(&ctx.root, &program, Engine::Kvm)?;
@@ -172,7 +182,9 @@ impl<'a> Guest<'a> {
         if !self.pending.is_empty() {
             until = until.min(self.passed_on + CONSOLE_PAUSE);
         }
-        until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+        until
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1))
     }
 
     fn over_limit(&mut self) -> Option<Ending> {
@@ -186,7 +198,9 @@ impl<'a> Guest<'a> {
         Some(match (self.phase, self.watch.fault) {
             // The last lines of a panic have had their time.
             (_, Some(Fault::Panic | Fault::NoInit | Fault::Reset | Fault::Host)) => self.closed(),
-            (Phase::Boot, _) => self.failed("timeout", &format!("no init after {} s", self.boot.boot_limit_s)),
+            (Phase::Boot, _) => {
+                self.failed("timeout", &format!("no init after {} s", self.boot.boot_limit_s))
+            }
             (phase, _) => self.failed("hang", &format!("no end of {phase:?} within its limit")),
         })
     }
@@ -253,10 +267,20 @@ impl<'a> Guest<'a> {
             }
             Said::Trouble(what) => return Some(Ending::Trouble(Trouble(what))),
             Said::BenchmarkFailed { failed, proof } => {
-                return Some(self.ended(&proof).unwrap_or_else(|| self.benchmark_failed(failed)));
+                return Some(
+                    self.ended(&proof)
+                        .unwrap_or_else(|| self.benchmark_failed(failed)),
+                );
             }
-            Said::End { seconds, proof, environment } => {
-                return Some(self.ended(&proof).unwrap_or_else(|| self.measured(seconds, proof, environment)));
+            Said::End {
+                seconds,
+                proof,
+                environment,
+            } => {
+                return Some(
+                    self.ended(&proof)
+                        .unwrap_or_else(|| self.measured(seconds, proof, environment)),
+                );
             }
         }
         None
@@ -278,7 +302,11 @@ impl<'a> Guest<'a> {
         if let Some(ending) = self.wrong_kernel(proof) {
             return Some(ending);
         }
-        if self.hello.as_ref().is_some_and(|before| before.boot_id != proof.boot_id) {
+        if self
+            .hello
+            .as_ref()
+            .is_some_and(|before| before.boot_id != proof.boot_id)
+        {
             return Some(self.failed("reset", "the boot id changed during the benchmark"));
         }
         self.watch.fault.map(|fault| self.fault(fault))
@@ -294,7 +322,9 @@ impl<'a> Guest<'a> {
         proof: Proof,
         mut environment: BTreeMap<String, String>,
     ) -> Ending {
-        if environment.get("guest.clocksource").is_some_and(|c| c == "jiffies")
+        if environment
+            .get("guest.clocksource")
+            .is_some_and(|c| c == "jiffies")
             && self.engine != (Engine::Tcg { icount: true })
         {
             let what = "the guest's clock fell back to jiffies, so its times are worth nothing; is the host overloaded?";
@@ -310,7 +340,11 @@ impl<'a> Guest<'a> {
         environment.insert("accel".into(), engine.into());
         seconds.insert("boot".into(), self.boot_s);
         seconds.insert("qemu".into(), self.machine.started.elapsed().as_secs_f64());
-        Ending::Report(Report::Measured(Measured { proof, environment, seconds }))
+        Ending::Report(Report::Measured(Measured {
+            proof,
+            environment,
+            seconds,
+        }))
     }
 
     /// QEMU ended, or what it said means that nothing more will come.
@@ -342,7 +376,11 @@ impl<'a> Guest<'a> {
         if !what.is_empty() {
             excerpt = format!("{what}\n{excerpt}");
         }
-        Ending::Report(Report::BootFailed(BootFailed { fault: fault.into(), excerpt, phase: self.phase }))
+        Ending::Report(Report::BootFailed(BootFailed {
+            fault: fault.into(),
+            excerpt,
+            phase: self.phase,
+        }))
     }
 }
 
@@ -351,6 +389,8 @@ fn marker() -> Result<String, Trouble> {
     use std::io::Read;
     let mut bytes = [0; 8];
     let mut random = std::fs::File::open("/dev/urandom").because(|| "cannot open /dev/urandom".into())?;
-    random.read_exact(&mut bytes).because(|| "cannot read /dev/urandom".into())?;
+    random
+        .read_exact(&mut bytes)
+        .because(|| "cannot read /dev/urandom".into())?;
     Ok(crate::sha::hex(&bytes))
 }
