@@ -1,20 +1,36 @@
 //! The mind: from a history and a record of facts to the next step, or to a conclusion.
 //!
 //! Pure: no clock, no I/O, no async, no randomness that is not seeded by an argument. The daemon, the
-//! simulator and `perfbisect plan` all call [`plan()`] and nothing else decides.
+//! simulator and `perfbisect plan` all call [`plan`](fn@plan) and nothing else decides.
 //!
 //! What this crate must *not* know: databases, git, ssh, how a benchmark's output looks, how a plan is
 //! written as JSON (each edge maps these types to a format of its own).
 
 pub mod assign;
+mod bank;
+mod belief;
 pub mod commit;
 pub mod conclusion;
+mod confirm;
+mod decide;
+mod ends;
+mod facts;
 pub mod history;
 pub mod job;
 pub mod kernel;
+mod mass;
+mod noise;
 pub mod observation;
+mod pivot;
 pub mod plan;
 pub mod policy;
+mod report;
+mod scale;
+mod search;
+mod select;
+mod span;
+mod stats;
+mod summary;
 
 pub use commit::{CommitId, MachineId};
 pub use conclusion::{Check, CheckResult, Checked, Conclusion, Status};
@@ -24,7 +40,8 @@ pub use kernel::Kernel;
 pub use observation::{
     Image, Machine, Observation, Outcome, Override, OverrideVerdict, Record, RecordError, Value,
 };
+pub use decide::plan;
 pub use plan::{
-    Effect, Noise, OtherMetric, PLANNER_VERSION, Plan, Remaining, Step, Suspect, Verdict, VerdictLine, plan,
+    Effect, Noise, OtherMetric, PLANNER_VERSION, Plan, Remaining, Step, Suspect, Verdict, VerdictLine,
 };
 pub use policy::{Confirm, Costs, Limits, LookFor, Metric, MinEffect, Policy};

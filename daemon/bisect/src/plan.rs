@@ -1,6 +1,6 @@
-//! The next step, with its reasons.
+//! The next step, with its reasons: the types. How it is found is in `decide`.
 
-use crate::{CommitId, Conclusion, History, Job, Kernel, Record};
+use crate::{CommitId, Conclusion, Job, Kernel};
 
 /// Raised whenever the same record may give another plan; kept with every decision.
 pub const PLANNER_VERSION: u32 = 1;
@@ -96,9 +96,3 @@ pub struct Plan {
     pub reason: String,
 }
 
-/// What to do next. Total and deterministic: the same history and record give the same plan, whatever the
-/// order of the record's rows.
-pub fn plan(history: &History, record: &Record) -> Plan {
-    let _ = (history, record);
-    todo!("the mind")
-}

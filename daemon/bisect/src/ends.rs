@@ -1,0 +1,120 @@
+//! Both ends first: is there a difference worth a search, on each machine?
+//!
+//! Boots alternate A B B A, so that a drift falls on both alike. The looks are at two boots a side (only for an
+//! overwhelming difference) and at every further one; what is printed when there is none is the effect that would
+//! have been seen: `MDE(n) = (z_0.995 + z_0.90) s sqrt(2/n) = 3.86 s sqrt(2/n)`.
+
+use crate::belief::{MachineBelief, believe};
+use crate::facts::Facts;
+use crate::span::Span;
+
+pub const POWER: f64 = 3.86;
+/// Boots a side after which the ends are left undecided.
+const MOST_BOOTS: usize = 20;
+/// `P(no change)` below which the search starts: at two boots a side, and later.
+const EARLY: f64 = 0.002;
+const CLEAR: f64 = 0.01;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Ends {
+    /// More boots are needed to say.
+    Open,
+    /// A loss, worth searching.
+    Loss,
+    /// No difference, and one of the smallest effect would have been seen.
+    Same,
+    /// A loss, but smaller than asked for.
+    Small,
+    Gain,
+    /// Enough was spent.
+    Undecided,
+}
+
+pub struct Look {
+    pub machine: usize,
+    pub ends: Ends,
+    pub belief: Option<MachineBelief>,
+    /// Boots a side.
+    pub boots: usize,
+}
+
+impl Look {
+    /// Smallest difference that so many boots would have found, on the scale.
+    pub fn detectable(&self) -> Option<f64> {
+        let belief = self.belief.as_ref()?;
+        (self.boots > 0).then(|| POWER * belief.boot_sd() * libm::sqrt(2.0 / self.boots as f64))
+    }
+
+    /// Boots a side that would find `size`.
+    pub fn boots_for(&self, size: f64) -> Option<f64> {
+        let belief = self.belief.as_ref()?;
+        Some((2.0 * POWER * POWER * belief.boot_sd() * belief.boot_sd() / (size * size)).ceil().clamp(2.0, 1e9))
+    }
+}
+
+/// Looks at `low` against `high` on one machine.
+pub fn look(facts: &Facts<'_>, low: u32, high: u32, machine: usize, searching: bool) -> Look {
+    let span = Span::pair(facts.history, low, high);
+    let mut belief = believe(facts, &span, &[machine]);
+    let boots = facts.boots_on(low, machine).len().min(facts.boots_on(high, machine).len());
+    let belief = (!belief.machines.is_empty()).then(|| belief.machines.swap_remove(0));
+    let mut look = Look { machine, ends: Ends::Open, belief, boots };
+    look.ends = judge(facts, &look, low, high, searching);
+    look
+}
+
+fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -> Ends {
+    let (Some(belief), true) = (&look.belief, look.boots >= 2) else { return Ends::Open };
+    let scale = &facts.scale;
+    let none = belief.p_no_change;
+    let loss = scale.loss(belief.delta.0);
+    let detectable = look.detectable().unwrap_or(f64::INFINITY);
+    let bar = match (searching, look.boots) {
+        (true, _) => 0.05,
+        (false, 2) => EARLY,
+        (false, _) => CLEAR,
+    };
+    // Two boots a side may stop only where noise is nearly nothing beside what is asked.
+    let may_refuse = look.boots >= 3 || detectable <= scale.least / 3.0;
+    let enough = belief.p_loss_at_least(scale.loss_sign, scale.least);
+    if none < 0.05 && loss > 0.0 && enough < 0.025 && may_refuse {
+        return Ends::Small;
+    }
+    if none < bar {
+        if loss > 0.0 {
+            return Ends::Loss;
+        }
+        return Ends::Gain;
+    }
+    if none > 0.05 && detectable <= scale.least && may_refuse {
+        return Ends::Same;
+    }
+    if look.boots >= MOST_BOOTS || out_of_time(facts, low, high, look.machine) {
+        return if none < 0.05 && loss > 0.0 { Ends::Loss } else { Ends::Undecided };
+    }
+    Ends::Open
+}
+
+fn out_of_time(facts: &Facts<'_>, low: u32, high: u32, machine: usize) -> bool {
+    let Some(limit) = facts.record.policy.limits.ends_time_s else { return false };
+    let boots = facts.boots_on(low, machine).into_iter().chain(facts.boots_on(high, machine));
+    let spent: f64 = boots.map(|b| facts.boot_s(facts.boots[b].runs.len() as u32)).sum();
+    spent >= limit
+}
+
+/// Which end comes next: A B B A, the one with fewer boots when they fell apart.
+pub fn next_end(facts: &Facts<'_>, low: u32, high: u32, machine: usize) -> u32 {
+    let count = |place| facts.boots_on(place, machine).len() + facts.pending_at(place, machine);
+    let (lows, highs) = (count(low), count(high));
+    if lows.abs_diff(highs) >= 2 {
+        return if lows < highs { low } else { high };
+    }
+    let first_is_high = facts.record.policy.seed % 2 == 1;
+    let turn = matches!((lows + highs) % 4, 1 | 2);
+    match (lows.cmp(&highs), (lows + highs) % 2) {
+        (std::cmp::Ordering::Less, 1) => low,
+        (std::cmp::Ordering::Greater, 1) => high,
+        _ if turn != first_is_high => high,
+        _ => low,
+    }
+}

@@ -1,0 +1,97 @@
+//! A level that fits neither end: the sign of more than one change.
+
+use crate::belief::Belief;
+use crate::facts::Facts;
+use crate::search::{Searcher, Want, want};
+use crate::span::{Base, Span};
+use crate::stats::mean;
+
+/// z against both ends at which a kernel is a pivot, and at which it is measured again to see.
+const PIVOT: f64 = 4.0;
+const SUSPICIOUS: f64 = 3.0;
+/// z at which two boots are as good as three.
+const OBVIOUS: f64 = 12.0;
+/// Widens the noise of a difference: it was learned from few boots.
+const CAUTION: f64 = 1.2;
+/// Share of the least effect that a step must have to be one.
+const STEP: f64 = 0.6;
+/// Beyond this probability of drift, levels measured hours apart are not compared.
+const DRIFTING: f64 = 0.7;
+
+pub enum Pivot {
+    Split(u32),
+    More(Want),
+}
+
+pub struct Gap {
+    pub difference: f64,
+    pub z: f64,
+    pub boots: usize,
+}
+
+impl Gap {
+    /// Surely a step, of a size that matters.
+    pub fn clear(&self, least: f64) -> bool {
+        self.z.abs() > 3.5 && self.difference.abs() > 0.75 * least
+    }
+}
+
+/// The difference of levels between two measured kernels, on the machine that knows best.
+pub fn gap(searcher: &Searcher<'_>, from: u32, to: u32) -> Option<Gap> {
+    let gaps = searcher.ready().into_iter().filter_map(|m| gap_on(searcher, from, to, m));
+    gaps.max_by(|a, b| a.z.abs().total_cmp(&b.z.abs()))
+}
+
+fn gap_on(searcher: &Searcher<'_>, from: u32, to: u32, machine: usize) -> Option<Gap> {
+    let facts = searcher.facts;
+    let noise = searcher.look(machine)?;
+    let (a, b) = (levels(facts, from, machine), levels(facts, to, machine));
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    let share = 1.0 / a.len() as f64 + 1.0 / b.len() as f64;
+    let sd = CAUTION * noise.boot_sd().max(1e-6) * libm::sqrt(share);
+    let difference = mean(&b) - mean(&a);
+    Some(Gap { difference, z: difference / sd, boots: a.len().min(b.len()) })
+}
+
+fn levels(facts: &Facts<'_>, place: u32, machine: usize) -> Vec<f64> {
+    facts.boots_on(place, machine).into_iter().map(|b| facts.boots[b].y).collect()
+}
+
+pub fn find(searcher: &Searcher<'_>, span: &Span, belief: &Belief) -> Option<Pivot> {
+    let facts = searcher.facts;
+    let step = STEP * facts.scale.least;
+    let mut split: Option<(f64, u32)> = None;
+    let mut more: Option<(f64, u32, usize)> = None;
+    for &(place, _) in &belief.columns {
+        if !span.has(place) || place == span.high || span.base(place) != Base::Low || facts.skip_at(place).is_some() {
+            continue;
+        }
+        for machine in searcher.ready() {
+            if searcher.look(machine).is_none_or(|l| l.folded.drifts > DRIFTING) {
+                continue;
+            }
+            let below = gap_on(searcher, span.low, place, machine);
+            let above = gap_on(searcher, place, span.high, machine);
+            let (Some(below), Some(above)) = (below, above) else { continue };
+            if below.difference.abs() < step || above.difference.abs() < step {
+                continue;
+            }
+            let z = below.z.abs().min(above.z.abs());
+            let boots = facts.boots_on(place, machine).len();
+            let enough = boots >= 3 || (boots == 2 && z > OBVIOUS);
+            if enough && z > PIVOT && split.is_none_or(|(best, _)| z > best) {
+                split = Some((z, place));
+            } else if !enough && z > SUSPICIOUS && more.is_none_or(|(best, ..)| z > best) {
+                more = Some((z, place, machine));
+            }
+        }
+    }
+    if let Some((_, place)) = split {
+        return Some(Pivot::Split(place));
+    }
+    let (_, place, machine) = more?;
+    let free = facts.machines[machine].free;
+    free.then(|| Pivot::More(want(facts, place, machine, 3 + facts.summaries.warm_up)))
+}
