@@ -137,7 +137,11 @@ fn slots(rows: &[Row]) -> Slots {
             fork[i] = Some(place(true, key, last_fork(key).unwrap_or(i)));
         }
     }
-    Slots { image, fork, count: taken.len() }
+    Slots {
+        image,
+        fork,
+        count: taken.len(),
+    }
 }
 
 pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
@@ -145,7 +149,11 @@ pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
     let size = FIXED + slots.count;
     let mut cells = model.cells.clone();
     let start = |cell: &Cell| {
-        let mut state = State { log_weight: 0.0, m: vec![0.0; size], p: vec![0.0; size * size] };
+        let mut state = State {
+            log_weight: 0.0,
+            m: vec![0.0; size],
+            p: vec![0.0; size * size],
+        };
         state.m[LEVEL] = model.level_mean;
         state.p[LEVEL * size + LEVEL] = model.level_sd * model.level_sd;
         state.p[DELTA * size + DELTA] = model.delta_sd * model.delta_sd;
@@ -154,8 +162,13 @@ pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
         }
         state
     };
-    let classes: Vec<usize> = (0..model.class_prior.len()).filter(|&k| model.class_prior[k] > 0.0).collect();
-    let mut nodes = vec![Node { classes, states: cells.iter().map(start).collect() }];
+    let classes: Vec<usize> = (0..model.class_prior.len())
+        .filter(|&k| model.class_prior[k] > 0.0)
+        .collect();
+    let mut nodes = vec![Node {
+        classes,
+        states: cells.iter().map(start).collect(),
+    }];
     let mut seen = vec![false; model.contains.len()];
     let origin = rows.first().map_or(0.0, |r| r.hours);
     let mut before = origin;
@@ -165,8 +178,16 @@ pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
         {
             nodes = split(nodes, &model.contains[column]);
         }
-        let place = Place { row, size, image: slots.image[i], fork: slots.fork[i] };
-        let time = Time { step: (row.hours - before).max(0.0), since: row.hours - origin };
+        let place = Place {
+            row,
+            size,
+            image: slots.image[i],
+            fork: slots.fork[i],
+        };
+        let time = Time {
+            step: (row.hours - before).max(0.0),
+            since: row.hours - origin,
+        };
         before = row.hours;
         for node in &mut nodes {
             let bad = match row.stands {
@@ -203,8 +224,14 @@ fn split(nodes: Vec<Node>, contains: &[bool]) -> Vec<Node> {
         if with.is_empty() || without.is_empty() {
             all.push(node);
         } else {
-            all.push(Node { classes: without, states: node.states.clone() });
-            all.push(Node { classes: with, states: node.states });
+            all.push(Node {
+                classes: without,
+                states: node.states.clone(),
+            });
+            all.push(Node {
+                classes: with,
+                states: node.states,
+            });
         }
     }
     all
@@ -241,7 +268,10 @@ fn step(state: &mut State, cell: &Cell, place: &Place<'_>, time: &Time, bad: boo
     if let Drift::Walk(q) = cell.drift {
         state.p[LEVEL * size + LEVEL] += q * cell.s * cell.s * time.step;
     }
-    let mut sight = Sight { at: [(0, 0.0); 5], len: 0 };
+    let mut sight = Sight {
+        at: [(0, 0.0); 5],
+        len: 0,
+    };
     sight.see(LEVEL, 1.0);
     if bad {
         sight.see(DELTA, 1.0);
@@ -250,7 +280,11 @@ fn step(state: &mut State, cell: &Cell, place: &Place<'_>, time: &Time, bad: boo
         sight.see(TREND, time.since);
     }
     let off = place.row.stands == Stands::Off;
-    let image_variance = if off { FREE_SD * FREE_SD } else { cell.kappa * cell.kappa };
+    let image_variance = if off {
+        FREE_SD * FREE_SD
+    } else {
+        cell.kappa * cell.kappa
+    };
     if let Some((slot, first)) = place.image
         && image_variance > 0.0
     {
@@ -324,7 +358,10 @@ fn prior_of(node: &Node, class_prior: &[f64]) -> f64 {
 }
 
 fn drop_far(nodes: &mut Vec<Node>, cells: &mut Vec<Cell>, class_prior: &[f64]) {
-    let log_prior: Vec<f64> = nodes.iter().map(|n| libm::log(prior_of(n, class_prior))).collect();
+    let log_prior: Vec<f64> = nodes
+        .iter()
+        .map(|n| libm::log(prior_of(n, class_prior)))
+        .collect();
     let mut best_of = vec![f64::NEG_INFINITY; cells.len()];
     for (node, prior) in nodes.iter().zip(&log_prior) {
         for (i, state) in node.states.iter().enumerate() {
@@ -369,7 +406,12 @@ fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) -> Fol
     };
     let best = nodes
         .iter()
-        .flat_map(|n| n.states.iter().zip(cells).map(|(s, c)| s.log_weight + c.log_prior))
+        .flat_map(|n| {
+            n.states
+                .iter()
+                .zip(cells)
+                .map(|(s, c)| s.log_weight + c.log_prior)
+        })
         .fold(f64::NEG_INFINITY, f64::max);
     if !best.is_finite() {
         folded.log_likelihood = vec![0.0; classes];
@@ -448,7 +490,11 @@ impl Moments {
                 self.drifts += w;
             }
         }
-        self.outliers += w * parts.iter().filter(|p| p.extra > 0.0).map(|p| p.weight).sum::<f64>();
+        self.outliers += w * parts
+            .iter()
+            .filter(|p| p.extra > 0.0)
+            .map(|p| p.weight)
+            .sum::<f64>();
         if let [main, second, _] = parts {
             self.two_modes += w;
             // Variance that the second mode adds to a boot whose mode is not known.

@@ -69,19 +69,31 @@ impl Belief {
     /// Probability of each candidate by place, given that there is a change.
     pub fn masses(&self) -> Vec<f64> {
         let change = (1.0 - self.p_no_change()).max(1e-300);
-        (0..self.weight.len()).map(|p| self.of(p as u32) / change).collect()
+        (0..self.weight.len())
+            .map(|p| self.of(p as u32) / change)
+            .collect()
     }
 
     /// Probability that a measured kernel contains the culprit, given a change.
     pub fn p_bad(&self, place: u32) -> Option<f64> {
         let (_, contains) = self.columns.iter().find(|c| c.0 == place)?;
-        let bad: f64 = self.classes.iter().zip(contains).skip(1).filter(|c| *c.1).map(|c| c.0.probability).sum();
+        let bad: f64 = self
+            .classes
+            .iter()
+            .zip(contains)
+            .skip(1)
+            .filter(|c| *c.1)
+            .map(|c| c.0.probability)
+            .sum();
         Some((bad / (1.0 - self.p_no_change()).max(1e-300)).clamp(0.0, 1.0))
     }
 
     pub fn best_class(&self) -> Option<usize> {
         (1..self.classes.len()).max_by(|&a, &b| {
-            self.classes[a].probability.total_cmp(&self.classes[b].probability).then_with(|| b.cmp(&a))
+            self.classes[a]
+                .probability
+                .total_cmp(&self.classes[b].probability)
+                .then_with(|| b.cmp(&a))
         })
     }
 
@@ -106,7 +118,11 @@ impl MachineBelief {
     pub fn interval(&self) -> (f64, f64) {
         let (mean, sd) = self.delta;
         let (low, high) = (mean - 1.96 * sd, mean + 1.96 * sd);
-        if self.p_no_change > 0.05 { (low.min(0.0), high.max(0.0)) } else { (low, high) }
+        if self.p_no_change > 0.05 {
+            (low.min(0.0), high.max(0.0))
+        } else {
+            (low, high)
+        }
     }
 }
 
@@ -137,10 +153,24 @@ pub fn believe(facts: &Facts<'_>, span: &Span, use_machines: &[usize]) -> Belief
         }
     }
     let probability = combine(&machines, &prior);
-    let classes = members.drain(..).zip(probability).map(|(members, probability)| Class { members, probability });
+    let classes = members
+        .drain(..)
+        .zip(probability)
+        .map(|(members, probability)| Class { members, probability });
     let classes = classes.collect();
-    let columns = columns.into_iter().zip(contains).map(|(c, contains)| (c, contains)).collect();
-    Belief { classes, machines, columns, weight, class_of, class_weight }
+    let columns = columns
+        .into_iter()
+        .zip(contains)
+        .map(|(c, contains)| (c, contains))
+        .collect();
+    Belief {
+        classes,
+        machines,
+        columns,
+        weight,
+        class_of,
+        class_weight,
+    }
 }
 
 /// Places of plain kernels on the span that were measured on these machines, rising.
@@ -149,7 +179,11 @@ fn columns(facts: &Facts<'_>, span: &Span, machines: &[usize]) -> Vec<u32> {
         .kernels
         .iter()
         .filter(|k| k.kernel.is_plain())
-        .filter(|k| k.boots.iter().any(|&b| machines.contains(&facts.boots[b].machine)))
+        .filter(|k| {
+            k.boots
+                .iter()
+                .any(|&b| machines.contains(&facts.boots[b].machine))
+        })
         .map(|k| k.place)
         .filter(|&p| stands_on(span, p))
         .collect();
@@ -168,7 +202,11 @@ fn weights(facts: &Facts<'_>, span: &Span) -> Vec<f64> {
     let history = facts.history;
     let mut weight = vec![0.0; history.len()];
     for place in span.candidates.ones() {
-        let said = history.weights().get(history.id(place as u32)).copied().unwrap_or(1.0);
+        let said = history
+            .weights()
+            .get(history.id(place as u32))
+            .copied()
+            .unwrap_or(1.0);
         let merge = history.commits()[place].parents.len() > 1 && !history.first_parent();
         weight[place] = said.clamp(1e-9, 1e9) * if merge { MERGE_WEIGHT } else { 1.0 };
     }
@@ -233,7 +271,10 @@ fn classes(facts: &Facts<'_>, span: &Span, columns: &[u32]) -> (Vec<u32>, Vec<Ve
         .map(|&column| {
             let above = facts.history.ancestors(column);
             let on = span.has(column);
-            members.iter().map(|m| on && m.first().is_some_and(|&p| above.contains(p as usize))).collect()
+            members
+                .iter()
+                .map(|m| on && m.first().is_some_and(|&p| above.contains(p as usize)))
+                .collect()
         })
         .collect();
     (class_of, members, contains)
@@ -258,14 +299,20 @@ fn fold_machine(
     let mut extra_contains = contains.to_vec();
     extra_contains.push(vec![false; prior.len()]);
     let nothing = columns.len();
-    let used_forks: Vec<Base> =
-        columns.iter().map(|&c| span.base(c)).filter(|b| matches!(b, Base::Fork(_) | Base::Outside)).collect();
+    let used_forks: Vec<Base> = columns
+        .iter()
+        .map(|&c| span.base(c))
+        .filter(|b| matches!(b, Base::Fork(_) | Base::Outside))
+        .collect();
     let rows: Vec<Row> = boots
         .iter()
         .map(|boot| {
             let kernel = &facts.kernels[boot.kernel];
             let base = span.base(kernel.place);
-            let column = column_of.get(&kernel.place).copied().filter(|_| kernel.kernel.is_plain());
+            let column = column_of
+                .get(&kernel.place)
+                .copied()
+                .filter(|_| kernel.kernel.is_plain());
             let is_fork = kernel.kernel.is_plain() && column.is_none() && used_forks.contains(&base);
             let stands = match column.or(is_fork.then_some(nothing)) {
                 None => Stands::Off,
@@ -277,19 +324,43 @@ fn fold_machine(
                 }
             };
             let variance_factor = variance_factor(boot.counted, summaries.sigma_within, summaries.sigma_boot);
-            Row { y: boot.y, hours: boot.at_s / 3600.0, variance_factor, image: kernel.binary, stands }
+            Row {
+                y: boot.y,
+                hours: boot.at_s / 3600.0,
+                variance_factor,
+                image: kernel.binary,
+                stands,
+            }
         })
         .collect();
-    let at = |place: u32| -> Vec<f64> { facts.boots_on(place, machine).iter().map(|&b| facts.boots[b].y).collect() };
+    let at = |place: u32| -> Vec<f64> {
+        facts
+            .boots_on(place, machine)
+            .iter()
+            .map(|&b| facts.boots[b].y)
+            .collect()
+    };
     let (low, high) = (at(span.low), at(span.high));
     let all: Vec<f64> = rows.iter().map(|r| r.y).collect();
-    let level_mean = if low.is_empty() { median(&all) } else { median(&low) };
-    let gap = if low.is_empty() || high.is_empty() { 0.0 } else { (median(&high) - median(&low)).abs() };
+    let level_mean = if low.is_empty() {
+        median(&all)
+    } else {
+        median(&low)
+    };
+    let gap = if low.is_empty() || high.is_empty() {
+        0.0
+    } else {
+        (median(&high) - median(&low)).abs()
+    };
     let range = all.iter().map(|y| (y - level_mean).abs()).fold(0.0, f64::max);
     let shapes = noise::shapes(range);
     let model = Model {
         shapes: &shapes,
-        cells: noise::cells(0.85 * summaries.sigma_within / libm::sqrt(3.0), &shapes, !span.is_pair()),
+        cells: noise::cells(
+            0.85 * summaries.sigma_within / libm::sqrt(3.0),
+            &shapes,
+            !span.is_pair(),
+        ),
         level_mean,
         level_sd: LEVEL_SD.max(range),
         delta_sd: DELTA_SD.max(gap),
@@ -316,7 +387,11 @@ pub fn variance_factor(runs: u32, sigma_within: f64, sigma_boot: Option<f64>) ->
     let boot = sigma_boot.unwrap_or(0.0);
     let between = (boot * boot - within / 3.0).max(0.15 * within);
     let three = between + within / 3.0;
-    if three <= 0.0 { 1.0 } else { (between + within / f64::from(runs.max(1))) / three }
+    if three <= 0.0 {
+        1.0
+    } else {
+        (between + within / f64::from(runs.max(1))) / three
+    }
 }
 
 /// `P(no change)`, and the moments of delta and level given a change.
@@ -327,9 +402,20 @@ fn summary(folded: &Folded, prior: &[f64]) -> (f64, (f64, f64), (f64, f64)) {
         if change <= 0.0 {
             return (0.0, 0.0);
         }
-        let mean: f64 = weights.iter().zip(moments).skip(1).map(|(w, m)| w * m.0).sum::<f64>() / change;
-        let second: f64 =
-            weights.iter().zip(moments).skip(1).map(|(w, m)| w * (m.1 + m.0 * m.0)).sum::<f64>() / change;
+        let mean: f64 = weights
+            .iter()
+            .zip(moments)
+            .skip(1)
+            .map(|(w, m)| w * m.0)
+            .sum::<f64>()
+            / change;
+        let second: f64 = weights
+            .iter()
+            .zip(moments)
+            .skip(1)
+            .map(|(w, m)| w * (m.1 + m.0 * m.0))
+            .sum::<f64>()
+            / change;
         (mean, libm::sqrt((second - mean * mean).max(0.0)))
     };
     (weights[0], mixed(&folded.delta), mixed(&folded.level))
@@ -339,7 +425,13 @@ fn normalised(log_likelihood: &[f64], prior: &[f64]) -> Vec<f64> {
     let log: Vec<f64> = log_likelihood
         .iter()
         .zip(prior)
-        .map(|(l, p)| if *p > 0.0 { l + libm::log(*p) } else { f64::NEG_INFINITY })
+        .map(|(l, p)| {
+            if *p > 0.0 {
+                l + libm::log(*p)
+            } else {
+                f64::NEG_INFINITY
+            }
+        })
         .collect();
     let best = log.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if !best.is_finite() {
@@ -362,7 +454,8 @@ fn combine(machines: &[MachineBelief], prior: &[f64]) -> Vec<f64> {
                 _ => {
                     let best = own[k].max(null);
                     best + libm::log(
-                        (1.0 - NULL_MACHINE) * libm::exp(own[k] - best) + NULL_MACHINE * libm::exp(null - best),
+                        (1.0 - NULL_MACHINE) * libm::exp(own[k] - best)
+                            + NULL_MACHINE * libm::exp(null - best),
                     )
                 }
             };

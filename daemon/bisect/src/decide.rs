@@ -21,7 +21,10 @@ const MOST_BOOTS: u32 = 1000;
 pub fn plan(history: &History, record: &Record) -> Plan {
     let facts = Facts::new(history, record);
     let (Some(good), Some(bad)) = (history.place(history.good()), history.place(history.bad())) else {
-        return Mind::new(&facts, 0, 0).conclude(report::blank(Status::InfraFailed), "the ends are not in the history");
+        return Mind::new(&facts, 0, 0).conclude(
+            report::blank(Status::InfraFailed),
+            "the ends are not in the history",
+        );
     };
     let mut mind = Mind::new(&facts, good, bad);
     match mind.decide() {
@@ -41,7 +44,14 @@ struct Mind<'a> {
 
 impl<'a> Mind<'a> {
     fn new(facts: &'a Facts<'a>, good: u32, bad: u32) -> Mind<'a> {
-        Mind { facts, good, bad, looks: Vec::new(), active: None, rate: None }
+        Mind {
+            facts,
+            good,
+            bad,
+            looks: Vec::new(),
+            active: None,
+            rate: None,
+        }
     }
 
     fn decide(&mut self) -> Result<(Conclusion, String), Ask> {
@@ -77,13 +87,19 @@ impl<'a> Mind<'a> {
         };
         if facts.usable().is_empty() {
             if !facts.pending.is_empty() {
-                return Some(Err(Ask { reason: "a boot is under way".into(), ..Ask::default() }));
+                return Some(Err(Ask {
+                    reason: "a boot is under way".into(),
+                    ..Ask::default()
+                }));
             }
             return fail("no machine is left to measure on".into());
         }
         for (place, end) in [(self.good, "good"), (self.bad, "bad")] {
             if let Some(why) = facts.skip_at(place) {
-                return fail(format!("the {end} end {} can't be measured: {why}", facts.history.id(place)));
+                return fail(format!(
+                    "the {end} end {} can't be measured: {why}",
+                    facts.history.id(place)
+                ));
             }
         }
         None
@@ -91,27 +107,44 @@ impl<'a> Mind<'a> {
 
     fn look_at(&self, low: u32, high: u32) -> Vec<Look> {
         let between = |k: &crate::facts::Tried| k.kernel.is_plain() && k.place != low && k.place != high;
-        let searching = self.facts.kernels.iter().any(|k| between(k) && !k.boots.is_empty());
+        let searching = self
+            .facts
+            .kernels
+            .iter()
+            .any(|k| between(k) && !k.boots.is_empty());
         let machines = (0..self.facts.machines.len())
             .filter(|&m| self.facts.usable().contains(&m) || self.facts.boots.iter().any(|b| b.machine == m));
-        machines.map(|m| look(self.facts, low, high, m, searching)).collect()
+        machines
+            .map(|m| look(self.facts, low, high, m, searching))
+            .collect()
     }
 
     fn with(&self, ends: Ends) -> Vec<usize> {
-        self.looks.iter().filter(|l| l.ends == ends).map(|l| l.machine).collect()
+        self.looks
+            .iter()
+            .filter(|l| l.ends == ends)
+            .map(|l| l.machine)
+            .collect()
     }
 
     /// One boot of an end on each free machine of these.
     fn ask_ends(&self, low: u32, high: u32, machines: &[usize]) -> Vec<Want> {
-        let free = machines.iter().filter(|&&m| self.facts.machines[m].free && self.facts.usable().contains(&m));
+        let free = machines
+            .iter()
+            .filter(|&&m| self.facts.machines[m].free && self.facts.usable().contains(&m));
         let runs = END_RUNS + self.facts.summaries.warm_up;
-        free.map(|&m| want(self.facts, next_end(self.facts, low, high, m), m, runs)).collect()
+        free.map(|&m| want(self.facts, next_end(self.facts, low, high, m), m, runs))
+            .collect()
     }
 
     fn no_loss(&mut self) -> Result<(Conclusion, String), Ask> {
         let facts = self.facts;
         let usable = facts.usable();
-        let open: Vec<usize> = self.with(Ends::Open).into_iter().filter(|m| usable.contains(m)).collect();
+        let open: Vec<usize> = self
+            .with(Ends::Open)
+            .into_iter()
+            .filter(|m| usable.contains(m))
+            .collect();
         if !open.is_empty() {
             let wants = self.ask_ends(self.good, self.bad, &open);
             let reason = if wants.is_empty() {
@@ -119,7 +152,12 @@ impl<'a> Mind<'a> {
             } else {
                 "both ends first, in turn: is there a difference, and how large is the noise?".to_owned()
             };
-            return Err(Ask { wants, ahead: self.first_midpoints(), reason, ..Ask::default() });
+            return Err(Ask {
+                wants,
+                ahead: self.first_midpoints(),
+                reason,
+                ..Ask::default()
+            });
         }
         let any = |ends| self.looks.iter().any(|l| l.ends == ends);
         let status = if any(Ends::Small) {
@@ -143,7 +181,11 @@ impl<'a> Mind<'a> {
             Status::EndpointsIndistinguishable => Ends::Same,
             _ => Ends::Undecided,
         };
-        let telling = self.looks.iter().filter(|l| l.ends == wanted).max_by_key(|l| l.boots);
+        let telling = self
+            .looks
+            .iter()
+            .filter(|l| l.ends == wanted)
+            .max_by_key(|l| l.boots);
         let telling = telling.or_else(|| report::telling(&self.looks));
         self.size_of_ends(telling, &mut conclusion);
         let reason = match (telling.and_then(|l| l.detectable().map(|d| (l, d))), status) {
@@ -162,7 +204,9 @@ impl<'a> Mind<'a> {
             && let Some((look, boots)) = telling.and_then(|l| l.boots_for(facts.scale.least).map(|b| (l, b)))
         {
             let more = (2.0 * (boots - look.boots as f64)).max(2.0);
-            conclusion.notes.push(format!("about {more:.0} more boots would show a loss as small as asked for"));
+            conclusion.notes.push(format!(
+                "about {more:.0} more boots would show a loss as small as asked for"
+            ));
         }
         report::name_machines(facts, &self.looks, &mut conclusion);
         (conclusion, reason)
@@ -199,13 +243,24 @@ impl<'a> Mind<'a> {
             return None;
         }
         let id = facts.history.id(base);
-        let open: Vec<usize> = looks.iter().filter(|l| l.ends == Ends::Open).map(|l| l.machine).collect();
+        let open: Vec<usize> = looks
+            .iter()
+            .filter(|l| l.ends == Ends::Open)
+            .map(|l| l.machine)
+            .collect();
         if !open.is_empty() {
             let wants = self.ask_ends(base, self.bad, &open);
             let reason = format!("good is no ancestor of bad: is their merge base {id} good?");
-            return Some(Err(Ask { wants, reason, ..Ask::default() }));
+            return Some(Err(Ask {
+                wants,
+                reason,
+                ..Ask::default()
+            }));
         }
-        if looks.iter().any(|l| matches!(l.ends, Ends::Same | Ends::Small | Ends::Gain)) {
+        if looks
+            .iter()
+            .any(|l| matches!(l.ends, Ends::Same | Ends::Small | Ends::Gain))
+        {
             let mut conclusion = report::blank(Status::MergeBaseBad);
             let telling = report::telling(&self.looks);
             self.size_of_ends(telling, &mut conclusion);
@@ -215,7 +270,9 @@ impl<'a> Mind<'a> {
                 facts.history.bad()
             );
             conclusion.notes.push(reason.clone());
-            conclusion.notes.push(format!("the good end was improved by commits after {id}; there is no first bad commit"));
+            conclusion.notes.push(format!(
+                "the good end was improved by commits after {id}; there is no first bad commit"
+            ));
             report::name_machines(facts, &self.looks, &mut conclusion);
             return Some(Ok((conclusion, reason)));
         }
@@ -225,13 +282,21 @@ impl<'a> Mind<'a> {
     fn search(&mut self, low: u32) -> Result<(Conclusion, String), Ask> {
         let facts = self.facts;
         let usable = facts.usable();
-        let (losses, rest): (Vec<Look>, Vec<Look>) =
-            std::mem::take(&mut self.looks).into_iter().partition(|l| l.ends == Ends::Loss);
-        let mut searcher = Searcher { facts, looks: &losses, active: None };
+        let (losses, rest): (Vec<Look>, Vec<Look>) = std::mem::take(&mut self.looks)
+            .into_iter()
+            .partition(|l| l.ends == Ends::Loss);
+        let mut searcher = Searcher {
+            facts,
+            looks: &losses,
+            active: None,
+        };
         let mut result = searcher.search(low, self.bad, true, 0);
         self.active = searcher.active.take();
-        let open: Vec<usize> =
-            rest.iter().filter(|l| l.ends == Ends::Open && usable.contains(&l.machine)).map(|l| l.machine).collect();
+        let open: Vec<usize> = rest
+            .iter()
+            .filter(|l| l.ends == Ends::Open && usable.contains(&l.machine))
+            .map(|l| l.machine)
+            .collect();
         // No machine that shows the loss is left, but another one may learn its ends: the search moves there.
         let moving = !losses.iter().any(|l| usable.contains(&l.machine));
         if let Err(ask) = &mut result {
@@ -239,7 +304,9 @@ impl<'a> Mind<'a> {
             ask.wants.retain(|w| usable.contains(&w.machine));
             self.rate = ask.rate;
         }
-        let total = report::telling(&losses).and_then(|l| l.belief.as_ref()).map(|b| b.delta.0);
+        let total = report::telling(&losses)
+            .and_then(|l| l.belief.as_ref())
+            .map(|b| b.delta.0);
         self.looks = losses;
         self.looks.extend(rest);
         self.looks.sort_by_key(|l| l.machine);
@@ -279,7 +346,9 @@ impl<'a> Mind<'a> {
             }
             conclusion.confidence = sum;
             let left = report::remaining(self.facts, Some(belief), self.rate, self.distance());
-            conclusion.notes.push(format!("about {} more boots would be needed", left.boots.max(1)));
+            conclusion
+                .notes
+                .push(format!("about {} more boots would be needed", left.boots.max(1)));
         }
         (conclusion, why.to_owned())
     }
@@ -308,7 +377,10 @@ impl<'a> Mind<'a> {
             return Some(format!("the limit of {most} boots is reached"));
         }
         let now = self.facts.record.now_s;
-        limits.time_s.filter(|t| now >= *t).map(|t| format!("the limit of {t} seconds is reached"))
+        limits
+            .time_s
+            .filter(|t| now >= *t)
+            .map(|t| format!("the limit of {t} seconds is reached"))
     }
 
     fn go_on(&mut self, ask: Ask) -> Plan {
@@ -328,12 +400,25 @@ impl<'a> Mind<'a> {
             }
             let machine = self.facts.machines[want.machine].id.clone();
             if jobs.iter().all(|j| j.machine != machine) {
-                jobs.push(Job { kernel: want.kernel, machine, replicate, runs: want.runs.clamp(1, 1000) });
+                jobs.push(Job {
+                    kernel: want.kernel,
+                    machine,
+                    replicate,
+                    runs: want.runs.clamp(1, 1000),
+                });
             }
         }
-        let step = if jobs.is_empty() { Step::Wait } else { Step::Run(jobs) };
+        let step = if jobs.is_empty() {
+            Step::Wait
+        } else {
+            Step::Run(jobs)
+        };
         let history = self.facts.history;
-        let ahead = ask.ahead.into_iter().map(|p| Kernel::plain(history.id(p).clone())).collect();
+        let ahead = ask
+            .ahead
+            .into_iter()
+            .map(|p| Kernel::plain(history.id(p).clone()))
+            .collect();
         self.show(step, ahead, ask.reason)
     }
 
@@ -368,7 +453,9 @@ impl<'a> Mind<'a> {
             good_level: report::level(facts, self.good, telling),
             bad_level: report::level(facts, self.bad, telling),
             noise: report::noise(facts, on),
-            min_detectable_pct: telling.and_then(Look::detectable).map(|d| facts.scale.shown_size(d)),
+            min_detectable_pct: telling
+                .and_then(Look::detectable)
+                .map(|d| facts.scale.shown_size(d)),
             others: report::others(facts),
             remaining: if done { Default::default() } else { remaining },
             reason,

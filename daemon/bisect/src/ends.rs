@@ -48,7 +48,11 @@ impl Look {
     /// Boots a side that would find `size`.
     pub fn boots_for(&self, size: f64) -> Option<f64> {
         let belief = self.belief.as_ref()?;
-        Some((2.0 * POWER * POWER * belief.boot_sd() * belief.boot_sd() / (size * size)).ceil().clamp(2.0, 1e9))
+        Some(
+            (2.0 * POWER * POWER * belief.boot_sd() * belief.boot_sd() / (size * size))
+                .ceil()
+                .clamp(2.0, 1e9),
+        )
     }
 }
 
@@ -56,15 +60,25 @@ impl Look {
 pub fn look(facts: &Facts<'_>, low: u32, high: u32, machine: usize, searching: bool) -> Look {
     let span = Span::pair(facts.history, low, high);
     let mut belief = believe(facts, &span, &[machine]);
-    let boots = facts.boots_on(low, machine).len().min(facts.boots_on(high, machine).len());
+    let boots = facts
+        .boots_on(low, machine)
+        .len()
+        .min(facts.boots_on(high, machine).len());
     let belief = (!belief.machines.is_empty()).then(|| belief.machines.swap_remove(0));
-    let mut look = Look { machine, ends: Ends::Open, belief, boots };
+    let mut look = Look {
+        machine,
+        ends: Ends::Open,
+        belief,
+        boots,
+    };
     look.ends = judge(facts, &look, low, high, searching);
     look
 }
 
 fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -> Ends {
-    let (Some(belief), true) = (&look.belief, look.boots >= 2) else { return Ends::Open };
+    let (Some(belief), true) = (&look.belief, look.boots >= 2) else {
+        return Ends::Open;
+    };
     let scale = &facts.scale;
     let none = belief.p_no_change;
     let loss = scale.loss(belief.delta.0);
@@ -90,15 +104,26 @@ fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -
         return Ends::Same;
     }
     if look.boots >= MOST_BOOTS || out_of_time(facts, low, high, look.machine) {
-        return if none < 0.05 && loss > 0.0 { Ends::Loss } else { Ends::Undecided };
+        return if none < 0.05 && loss > 0.0 {
+            Ends::Loss
+        } else {
+            Ends::Undecided
+        };
     }
     Ends::Open
 }
 
 fn out_of_time(facts: &Facts<'_>, low: u32, high: u32, machine: usize) -> bool {
-    let Some(limit) = facts.record.policy.limits.ends_time_s else { return false };
-    let boots = facts.boots_on(low, machine).into_iter().chain(facts.boots_on(high, machine));
-    let spent: f64 = boots.map(|b| facts.boot_s(facts.boots[b].runs.len() as u32)).sum();
+    let Some(limit) = facts.record.policy.limits.ends_time_s else {
+        return false;
+    };
+    let boots = facts
+        .boots_on(low, machine)
+        .into_iter()
+        .chain(facts.boots_on(high, machine));
+    let spent: f64 = boots
+        .map(|b| facts.boot_s(facts.boots[b].runs.len() as u32))
+        .sum();
     spent >= limit
 }
 

@@ -60,7 +60,9 @@ impl Tried {
             Some("build_failed")
         } else if self.boot_failed >= BOOT_FAILURES {
             Some("boot_failed")
-        } else if self.benchmark_failed >= BOOT_FAILURES || self.boot_failed + self.benchmark_failed > BOOT_FAILURES {
+        } else if self.benchmark_failed >= BOOT_FAILURES
+            || self.boot_failed + self.benchmark_failed > BOOT_FAILURES
+        {
             Some("benchmark_failed")
         } else if self.lost >= LOST {
             Some("lost")
@@ -114,7 +116,12 @@ impl<'a> Facts<'a> {
         let machine_of: BTreeMap<&MachineId, usize> = machines.keys().copied().zip(0..).collect();
         let labs = machines
             .iter()
-            .map(|(id, (listed, free))| Lab { id: (*id).clone(), free: *free, listed: *listed, given_up: false })
+            .map(|(id, (listed, free))| Lab {
+                id: (*id).clone(),
+                free: *free,
+                listed: *listed,
+                given_up: false,
+            })
             .collect();
         let mut facts = Facts {
             history,
@@ -145,7 +152,10 @@ impl<'a> Facts<'a> {
 
     fn list_kernels(&mut self) {
         let record = self.record;
-        let skips = record.overrides.iter().filter(|o| o.verdict == OverrideVerdict::Skip);
+        let skips = record
+            .overrides
+            .iter()
+            .filter(|o| o.verdict == OverrideVerdict::Skip);
         let skips: BTreeSet<_> = skips.map(|o| &o.commit).collect();
         let mut kernels: BTreeSet<Kernel> = record.observations.iter().map(|o| o.kernel.clone()).collect();
         kernels.extend(record.images.iter().map(|i| i.kernel.clone()));
@@ -158,10 +168,16 @@ impl<'a> Facts<'a> {
         }
         self.words.sort_unstable();
         self.words.dedup_by_key(|w| w.0);
-        let digests: BTreeMap<&Kernel, &str> = record.images.iter().map(|i| (&i.kernel, i.digest.as_str())).collect();
+        let digests: BTreeMap<&Kernel, &str> = record
+            .images
+            .iter()
+            .map(|i| (&i.kernel, i.digest.as_str()))
+            .collect();
         let mut binaries: BTreeMap<&str, usize> = BTreeMap::new();
         for kernel in kernels {
-            let Some(place) = self.history.place(&kernel.commit) else { continue };
+            let Some(place) = self.history.place(&kernel.commit) else {
+                continue;
+            };
             let number = self.kernels.len();
             let digest = digests.get(&kernel);
             let binary = digest.map_or(number, |d| *binaries.entry(d).or_insert(number));
@@ -189,11 +205,17 @@ impl<'a> Facts<'a> {
         });
         let mut lost_in_a_row = vec![0usize; self.machines.len()];
         for o in order {
-            let (Some(&k), Some(&m)) = (self.by_kernel.get(&o.kernel), machine_of.get(&o.machine)) else { continue };
+            let (Some(&k), Some(&m)) = (self.by_kernel.get(&o.kernel), machine_of.get(&o.machine)) else {
+                continue;
+            };
             if !self.taken.entry((k, m)).or_default().insert(o.replicate) {
                 continue; // a second row of one identity: the first stands
             }
-            lost_in_a_row[m] = if o.outcome == Outcome::Lost { lost_in_a_row[m] + 1 } else { 0 };
+            lost_in_a_row[m] = if o.outcome == Outcome::Lost {
+                lost_in_a_row[m] + 1
+            } else {
+                0
+            };
             self.boots_spent += u32::from(o.outcome != Outcome::BuildFailed);
             let tried = &mut self.kernels[k];
             match &o.outcome {
@@ -236,25 +258,36 @@ impl<'a> Facts<'a> {
 
     /// Where a plain kernel of this commit is listed, if it was ever tried.
     pub fn plain(&self, place: u32) -> Option<usize> {
-        self.by_kernel.get(&Kernel::plain(self.history.id(place).clone())).copied()
+        self.by_kernel
+            .get(&Kernel::plain(self.history.id(place).clone()))
+            .copied()
     }
 
     /// Boots of this kernel and of every kernel with the same binary.
     pub fn boots_of_binary(&self, kernel: usize) -> Vec<usize> {
         let binary = self.kernels[kernel].binary;
-        let mut all: Vec<usize> =
-            self.kernels.iter().filter(|k| k.binary == binary).flat_map(|k| k.boots.iter().copied()).collect();
+        let mut all: Vec<usize> = self
+            .kernels
+            .iter()
+            .filter(|k| k.binary == binary)
+            .flat_map(|k| k.boots.iter().copied())
+            .collect();
         all.sort_unstable();
         all
     }
 
     /// Boots that say something about this commit: its own and its same binaries'.
     pub fn boots_at(&self, place: u32) -> Vec<usize> {
-        self.plain(place).map(|k| self.boots_of_binary(k)).unwrap_or_default()
+        self.plain(place)
+            .map(|k| self.boots_of_binary(k))
+            .unwrap_or_default()
     }
 
     pub fn boots_on(&self, place: u32, machine: usize) -> Vec<usize> {
-        self.boots_at(place).into_iter().filter(|&b| self.boots[b].machine == machine).collect()
+        self.boots_at(place)
+            .into_iter()
+            .filter(|&b| self.boots[b].machine == machine)
+            .collect()
     }
 
     pub fn pending_at(&self, place: u32, machine: usize) -> usize {
@@ -274,7 +307,10 @@ impl<'a> Facts<'a> {
 
     /// The smallest replicate number from `from` on that was neither observed nor asked for.
     pub fn next_replicate(&self, kernel: &Kernel, machine: usize, from: u32) -> u32 {
-        let taken = self.by_kernel.get(kernel).and_then(|&k| self.taken.get(&(k, machine)));
+        let taken = self
+            .by_kernel
+            .get(kernel)
+            .and_then(|&k| self.taken.get(&(k, machine)));
         let mut number = from;
         while taken.is_some_and(|t| t.contains(&number)) {
             number = number.saturating_add(1);
@@ -284,7 +320,9 @@ impl<'a> Facts<'a> {
 
     /// Machines that may still be asked.
     pub fn usable(&self) -> Vec<usize> {
-        (0..self.machines.len()).filter(|&m| self.machines[m].listed && !self.machines[m].given_up).collect()
+        (0..self.machines.len())
+            .filter(|&m| self.machines[m].listed && !self.machines[m].given_up)
+            .collect()
     }
 
     pub fn build_s(&self, place: u32) -> f64 {
@@ -303,5 +341,9 @@ impl<'a> Facts<'a> {
 }
 
 fn sane(seconds: f64) -> f64 {
-    if seconds.is_finite() && seconds >= 0.0 { seconds } else { 0.0 }
+    if seconds.is_finite() && seconds >= 0.0 {
+        seconds
+    } else {
+        0.0
+    }
 }

@@ -34,13 +34,13 @@ mod summary;
 
 pub use commit::{CommitId, MachineId};
 pub use conclusion::{Check, CheckResult, Checked, Conclusion, Status};
+pub use decide::plan;
 pub use history::{Commit, History, HistoryError};
 pub use job::Job;
 pub use kernel::Kernel;
 pub use observation::{
     Image, Machine, Observation, Outcome, Override, OverrideVerdict, Record, RecordError, Value,
 };
-pub use decide::plan;
 pub use plan::{
     Effect, Noise, OtherMetric, PLANNER_VERSION, Plan, Remaining, Step, Suspect, Verdict, VerdictLine,
 };

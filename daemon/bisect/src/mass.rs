@@ -13,7 +13,11 @@ const EXACT_WORK: usize = 4_000_000;
 const WORDS: usize = 4;
 
 pub fn masses(history: &History, span: &Span, weight: &[f64]) -> Vec<f64> {
-    let merges = span.candidates.ones().filter(|&p| history.parents(p as u32).len() > 1).count();
+    let merges = span
+        .candidates
+        .ones()
+        .filter(|&p| history.parents(p as u32).len() > 1)
+        .count();
     if merges.saturating_mul(history.len()) <= EXACT_WORK {
         exact(history, span, weight)
     } else {
@@ -24,7 +28,12 @@ pub fn masses(history: &History, span: &Span, weight: &[f64]) -> Vec<f64> {
 pub fn exact(history: &History, span: &Span, weight: &[f64]) -> Vec<f64> {
     let mut mass = vec![0.0; history.len()];
     for place in span.candidates.ones() {
-        let inside: Vec<u32> = history.parents(place as u32).iter().copied().filter(|&p| span.has(p)).collect();
+        let inside: Vec<u32> = history
+            .parents(place as u32)
+            .iter()
+            .copied()
+            .filter(|&p| span.has(p))
+            .collect();
         mass[place] = match inside.as_slice() {
             [] => weight[place],
             [parent] => mass[*parent as usize] + weight[place],
@@ -37,7 +46,11 @@ pub fn exact(history: &History, span: &Span, weight: &[f64]) -> Vec<f64> {
 /// The mass of one commit's ancestors, itself included.
 pub fn one(history: &History, span: &Span, weight: &[f64], place: u32) -> f64 {
     let above = history.ancestors(place);
-    above.ones().filter(|&p| span.has(p as u32)).map(|p| weight[p]).sum()
+    above
+        .ones()
+        .filter(|&p| span.has(p as u32))
+        .map(|p| weight[p])
+        .sum()
 }
 
 fn sampled(history: &History, span: &Span, weight: &[f64]) -> Vec<f64> {

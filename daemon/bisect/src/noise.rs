@@ -53,12 +53,27 @@ const OUTLIER_SD: f64 = 0.7;
 /// Shapes 0 and 1 have one mode, the rest two.
 pub fn shapes(spread: f64) -> Vec<(Vec<Part>, f64)> {
     let sd = OUTLIER_SD.max(spread);
-    let outlier = |weight| Part { weight, offset: 0.0, extra: sd * sd };
-    let main = |weight| Part { weight, offset: 0.0, extra: 0.0 };
-    let mut all = vec![(vec![main(0.99), outlier(0.01)], 0.35), (vec![main(0.92), outlier(0.08)], 0.35)];
+    let outlier = |weight| Part {
+        weight,
+        offset: 0.0,
+        extra: sd * sd,
+    };
+    let main = |weight| Part {
+        weight,
+        offset: 0.0,
+        extra: 0.0,
+    };
+    let mut all = vec![
+        (vec![main(0.99), outlier(0.01)], 0.35),
+        (vec![main(0.92), outlier(0.08)], 0.35),
+    ];
     for share in MODE_SHARES {
         for offset in MODE_OFFSETS {
-            let second = Part { weight: 0.99 * share, offset, extra: 0.0 };
+            let second = Part {
+                weight: 0.99 * share,
+                offset,
+                extra: 0.0,
+            };
             all.push((vec![main(0.99 * (1.0 - share)), second, outlier(0.01)], 0.3 / 9.0));
         }
     }
@@ -69,14 +84,26 @@ pub fn shapes(spread: f64) -> Vec<(Vec<Part>, f64)> {
 /// Without `offsets` the two images are compared as they are, whatever made them differ.
 pub fn cells(floor: f64, shapes: &[(Vec<Part>, f64)], offsets: bool) -> Vec<Cell> {
     let mut all = Vec::new();
-    let sizes: Vec<f64> = (0..S_POINTS).map(|i| S_LEAST * libm::pow(S_RATIO, f64::from(i))).collect();
-    let least = sizes.iter().copied().filter(|s| *s <= floor.max(S_LEAST)).fold(S_LEAST, f64::max);
+    let sizes: Vec<f64> = (0..S_POINTS)
+        .map(|i| S_LEAST * libm::pow(S_RATIO, f64::from(i)))
+        .collect();
+    let least = sizes
+        .iter()
+        .copied()
+        .filter(|s| *s <= floor.max(S_LEAST))
+        .fold(S_LEAST, f64::max);
     for &s in sizes.iter().filter(|s| **s >= least) {
         for (shape, (parts, weight)) in shapes.iter().enumerate() {
             for (drift, drift_weight) in DRIFTS {
                 for (kappa, kappa_weight) in kappas(s, parts.len() > 2 || !offsets) {
                     let log_prior = libm::log(weight * drift_weight * kappa_weight);
-                    all.push(Cell { s, shape, drift, kappa, log_prior });
+                    all.push(Cell {
+                        s,
+                        shape,
+                        drift,
+                        kappa,
+                        log_prior,
+                    });
                 }
             }
         }

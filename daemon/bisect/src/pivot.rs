@@ -38,7 +38,10 @@ impl Gap {
 
 /// The difference of levels between two measured kernels, on the machine that knows best.
 pub fn gap(searcher: &Searcher<'_>, from: u32, to: u32) -> Option<Gap> {
-    let gaps = searcher.ready().into_iter().filter_map(|m| gap_on(searcher, from, to, m));
+    let gaps = searcher
+        .ready()
+        .into_iter()
+        .filter_map(|m| gap_on(searcher, from, to, m));
     gaps.max_by(|a, b| a.z.abs().total_cmp(&b.z.abs()))
 }
 
@@ -52,11 +55,19 @@ fn gap_on(searcher: &Searcher<'_>, from: u32, to: u32, machine: usize) -> Option
     let share = 1.0 / a.len() as f64 + 1.0 / b.len() as f64;
     let sd = CAUTION * noise.boot_sd().max(1e-6) * libm::sqrt(share);
     let difference = mean(&b) - mean(&a);
-    Some(Gap { difference, z: difference / sd, boots: a.len().min(b.len()) })
+    Some(Gap {
+        difference,
+        z: difference / sd,
+        boots: a.len().min(b.len()),
+    })
 }
 
 fn levels(facts: &Facts<'_>, place: u32, machine: usize) -> Vec<f64> {
-    facts.boots_on(place, machine).into_iter().map(|b| facts.boots[b].y).collect()
+    facts
+        .boots_on(place, machine)
+        .into_iter()
+        .map(|b| facts.boots[b].y)
+        .collect()
 }
 
 pub fn find(searcher: &Searcher<'_>, span: &Span, belief: &Belief) -> Option<Pivot> {
@@ -65,7 +76,11 @@ pub fn find(searcher: &Searcher<'_>, span: &Span, belief: &Belief) -> Option<Piv
     let mut split: Option<(f64, u32)> = None;
     let mut more: Option<(f64, u32, usize)> = None;
     for &(place, _) in &belief.columns {
-        if !span.has(place) || place == span.high || span.base(place) != Base::Low || facts.skip_at(place).is_some() {
+        if !span.has(place)
+            || place == span.high
+            || span.base(place) != Base::Low
+            || facts.skip_at(place).is_some()
+        {
             continue;
         }
         for machine in searcher.ready() {
@@ -74,7 +89,9 @@ pub fn find(searcher: &Searcher<'_>, span: &Span, belief: &Belief) -> Option<Piv
             }
             let below = gap_on(searcher, span.low, place, machine);
             let above = gap_on(searcher, place, span.high, machine);
-            let (Some(below), Some(above)) = (below, above) else { continue };
+            let (Some(below), Some(above)) = (below, above) else {
+                continue;
+            };
             if below.difference.abs() < step || above.difference.abs() < step {
                 continue;
             }

@@ -95,4 +95,3 @@ pub struct Plan {
     pub remaining: Remaining,
     pub reason: String,
 }
-

@@ -16,17 +16,27 @@ const DECIDED: f64 = 0.98;
 
 /// The most probable suspects, and how many are left at all.
 pub fn suspects(facts: &Facts<'_>, belief: &Belief) -> (Vec<Suspect>, u32) {
-    let all = (0..facts.history.len() as u32).map(|p| (belief.of(p), p)).filter(|s| s.0 > 0.0);
+    let all = (0..facts.history.len() as u32)
+        .map(|p| (belief.of(p), p))
+        .filter(|s| s.0 > 0.0);
     let mut all: Vec<(f64, u32)> = all.collect();
     all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let left = all.iter().filter(|s| s.0 > LEFT).count() as u32;
-    let suspect = |&(probability, place): &(f64, u32)| Suspect { commit: facts.history.id(place).clone(), probability };
+    let suspect = |&(probability, place): &(f64, u32)| Suspect {
+        commit: facts.history.id(place).clone(),
+        probability,
+    };
     (all.iter().take(SHOWN).map(suspect).collect(), left)
 }
 
 pub fn verdicts(facts: &Facts<'_>, belief: Option<&Belief>, ends_differ: bool) -> Vec<VerdictLine> {
     let mut lines = Vec::new();
-    let mut places: BTreeSet<u32> = facts.kernels.iter().filter(|k| k.kernel.is_plain()).map(|k| k.place).collect();
+    let mut places: BTreeSet<u32> = facts
+        .kernels
+        .iter()
+        .filter(|k| k.kernel.is_plain())
+        .map(|k| k.place)
+        .collect();
     places.extend(facts.words.iter().map(|w| w.0));
     for place in places {
         let boots = facts.boots_at(place);
@@ -58,7 +68,10 @@ pub fn verdicts(facts: &Facts<'_>, belief: Option<&Belief>, ends_differ: bool) -
 
 /// The look that says most: a loss before anything else, then the most boots.
 pub fn telling<'a>(looks: &'a [Look]) -> Option<&'a Look> {
-    looks.iter().filter(|l| l.belief.is_some()).max_by_key(|l| (l.ends == Ends::Loss, l.boots, std::cmp::Reverse(l.machine)))
+    looks
+        .iter()
+        .filter(|l| l.belief.is_some())
+        .max_by_key(|l| (l.ends == Ends::Loss, l.boots, std::cmp::Reverse(l.machine)))
 }
 
 pub fn effect(facts: &Facts<'_>, look: Option<&Look>) -> Option<Effect> {
@@ -66,14 +79,21 @@ pub fn effect(facts: &Facts<'_>, look: Option<&Look>) -> Option<Effect> {
     let belief = look.belief.as_ref()?;
     let (low, high) = belief.interval();
     let change = |y| facts.scale.change(y);
-    Some(Effect { pct: change(belief.delta.0), ci95_pct: (change(low), change(high)) })
+    Some(Effect {
+        pct: change(belief.delta.0),
+        ci95_pct: (change(low), change(high)),
+    })
 }
 
 /// Levels of the ends in the metric's unit, each with its 95 % interval.
 pub fn level(facts: &Facts<'_>, place: u32, look: Option<&Look>) -> Option<(f64, f64, f64)> {
     let look = look?;
     let belief = look.belief.as_ref()?;
-    let ys: Vec<f64> = facts.boots_on(place, look.machine).into_iter().map(|b| facts.boots[b].y).collect();
+    let ys: Vec<f64> = facts
+        .boots_on(place, look.machine)
+        .into_iter()
+        .map(|b| facts.boots[b].y)
+        .collect();
     if ys.is_empty() {
         return None;
     }
@@ -98,7 +118,13 @@ pub fn noise(facts: &Facts<'_>, on: Option<&MachineBelief>) -> Noise {
 
 /// The other metrics between the ends, from the same boots.
 pub fn others(facts: &Facts<'_>) -> Vec<OtherMetric> {
-    facts.record.policy.other_metrics.iter().map(|metric| other(facts, metric)).collect()
+    facts
+        .record
+        .policy
+        .other_metrics
+        .iter()
+        .map(|metric| other(facts, metric))
+        .collect()
 }
 
 fn other(facts: &Facts<'_>, metric: &crate::Metric) -> OtherMetric {
@@ -132,10 +158,17 @@ fn other(facts: &Facts<'_>, metric: &crate::Metric) -> OtherMetric {
     let (good, bad) = (level(history.good()), level(history.bad()));
     let effect = (good.len() >= 2 && bad.len() >= 2).then(|| {
         let (a, b) = (mean(&good), mean(&bad));
-        let unit = if metric.may_be_zero || a == 0.0 { 1.0 } else { 100.0 / a };
+        let unit = if metric.may_be_zero || a == 0.0 {
+            1.0
+        } else {
+            100.0 / a
+        };
         let sd = libm::sqrt(variance(&good) / good.len() as f64 + variance(&bad) / bad.len() as f64);
         let reach = t95((good.len() + bad.len() - 2) as f64) * sd;
-        Effect { pct: unit * (b - a), ci95_pct: (unit * (b - a - reach), unit * (b - a + reach)) }
+        Effect {
+            pct: unit * (b - a),
+            ci95_pct: (unit * (b - a - reach), unit * (b - a + reach)),
+        }
     });
     let note = match effect {
         None => "not enough boots of both ends".to_owned(),
@@ -143,14 +176,24 @@ fn other(facts: &Facts<'_>, metric: &crate::Metric) -> OtherMetric {
         Some(e) if (e.pct > 0.0) == metric.higher_is_better => "changed for the better".to_owned(),
         Some(_) => "changed for the worse too".to_owned(),
     };
-    OtherMetric { name: metric.name.clone(), effect, note }
+    OtherMetric {
+        name: metric.name.clone(),
+        effect,
+        note,
+    }
 }
 
 /// Kernels, boots and seconds until the end, from the bits that are missing and the rate of the next step.
 pub fn remaining(facts: &Facts<'_>, belief: Option<&Belief>, rate: Option<(f64, f64)>, d: f64) -> Remaining {
     let bits = belief.map_or_else(
         || libm::log2(facts.history.candidates().max(1) as f64),
-        |b| b.classes.iter().skip(1).map(|c| class_bits(c.probability, c.members.len())).sum::<f64>(),
+        |b| {
+            b.classes
+                .iter()
+                .skip(1)
+                .map(|c| class_bits(c.probability, c.members.len()))
+                .sum::<f64>()
+        },
     );
     let kernels = bits.ceil().max(0.0);
     // Boots a bit: 2 ln(1/eps) / d^2 for a decision with error eps = 1e-3, at least one; two kernels confirmed.
@@ -163,14 +206,22 @@ pub fn remaining(facts: &Facts<'_>, belief: Option<&Belief>, rate: Option<(f64, 
         Some((rate, _)) if rate > 0.0 => (bits / rate + confirming).min(4.0 * by_count.max(1.0)),
         _ => by_count,
     };
-    Remaining { kernels: kernels as u32, boots: boots.ceil() as u32, time_s }
+    Remaining {
+        kernels: kernels as u32,
+        boots: boots.ceil() as u32,
+        time_s,
+    }
 }
 
 fn class_bits(probability: f64, members: usize) -> f64 {
     if probability <= 0.0 {
         return 0.0;
     }
-    let own = if probability < 1.0 { -probability * libm::log2(probability) } else { 0.0 };
+    let own = if probability < 1.0 {
+        -probability * libm::log2(probability)
+    } else {
+        0.0
+    };
     own + probability * libm::log2(members.max(1) as f64) * coin_bits(0.5)
 }
 
@@ -196,10 +247,15 @@ pub fn blank(status: Status) -> Conclusion {
 pub fn name_machines(facts: &Facts<'_>, looks: &[Look], conclusion: &mut Conclusion) {
     let name = |l: &&Look| facts.machines[l.machine].id.clone();
     let any_loss = looks.iter().any(|l| l.ends == Ends::Loss);
-    conclusion.machines =
-        looks.iter().filter(|l| l.boots > 0 && (!any_loss || l.ends == Ends::Loss)).map(|l| name(&l)).collect();
+    conclusion.machines = looks
+        .iter()
+        .filter(|l| l.boots > 0 && (!any_loss || l.ends == Ends::Loss))
+        .map(|l| name(&l))
+        .collect();
     if any_loss {
-        let silent = looks.iter().filter(|l| matches!(l.ends, Ends::Same | Ends::Small | Ends::Gain));
+        let silent = looks
+            .iter()
+            .filter(|l| matches!(l.ends, Ends::Same | Ends::Small | Ends::Gain));
         conclusion.not_reproduced_on = silent.map(|l| name(&l)).collect();
     }
 }
@@ -236,7 +292,9 @@ pub fn conclude(facts: &Facts<'_>, looks: &[Look], found: &[Found], total: Optio
     let mut conclusion = blank(status);
     let main = losses.iter().max_by(|a, b| {
         let loss = |c: &Change| scale.loss(c.effect.difference);
-        (a.members.len() == 1).cmp(&(b.members.len() == 1)).then(loss(a).total_cmp(&loss(b)))
+        (a.members.len() == 1)
+            .cmp(&(b.members.len() == 1))
+            .then(loss(a).total_cmp(&loss(b)))
     });
     if let Some(main) = main {
         let effect = &main.effect;
@@ -250,17 +308,27 @@ pub fn conclude(facts: &Facts<'_>, looks: &[Look], found: &[Found], total: Optio
     }
     let mut suspects: Vec<u32> = losses.iter().flat_map(|c| c.members.iter().copied()).collect();
     for one in found {
-        if let Found::Undecided { suspects: open, probability } = one {
+        if let Found::Undecided {
+            suspects: open,
+            probability,
+        } = one
+        {
             if losses.is_empty() {
                 suspects.extend(open);
                 conclusion.confidence = *probability;
             }
-            conclusion.notes.push(format!("undecided among {} commits: more boots tell nothing more", open.len()));
+            conclusion.notes.push(format!(
+                "undecided among {} commits: more boots tell nothing more",
+                open.len()
+            ));
         }
     }
     suspects.sort_unstable();
     suspects.dedup();
-    conclusion.suspects = suspects.into_iter().map(|p| facts.history.id(p).clone()).collect();
+    conclusion.suspects = suspects
+        .into_iter()
+        .map(|p| facts.history.id(p).clone())
+        .collect();
     (conclusion.first_bad, conclusion.improved) = (first_bad, improved);
     name_machines(facts, looks, &mut conclusion);
     conclusion
@@ -275,16 +343,27 @@ fn notes(facts: &Facts<'_>, losses: &[&Change], gains: &[&Change]) -> Vec<String
         if let [culprit] = change.members[..] {
             let id = history.id(culprit);
             if history.commits()[culprit as usize].parents.len() > 1 && !history.first_parent() {
-                notes.push(format!("{id} is a merge commit: every parent is good, neither side alone has the loss"));
+                notes.push(format!(
+                    "{id} is a merge commit: every parent is good, neither side alone has the loss"
+                ));
             }
             if losses.len() > 1 {
-                notes.push(format!("{id}: {:+.2} {unit}", facts.scale.change(change.effect.difference)));
+                notes.push(format!(
+                    "{id}: {:+.2} {unit}",
+                    facts.scale.change(change.effect.difference)
+                ));
             }
             if change.effect.size_confidence < 0.5 {
-                notes.push(format!("{id} is located, but its loss may be smaller than asked for: size unsure"));
+                notes.push(format!(
+                    "{id} is located, but its loss may be smaller than asked for: size unsure"
+                ));
             }
         } else {
-            notes.push(format!("{} commits can't be told apart: {}", change.members.len(), untestable(facts, change)));
+            notes.push(format!(
+                "{} commits can't be told apart: {}",
+                change.members.len(),
+                untestable(facts, change)
+            ));
         }
         if change.effect.censored {
             notes.push("runs were cut off at a limit: the effect is at least the one given".to_owned());
@@ -305,18 +384,33 @@ fn notes(facts: &Facts<'_>, losses: &[&Change], gains: &[&Change]) -> Vec<String
 }
 
 fn untestable(facts: &Facts<'_>, change: &Change) -> String {
-    let skipped = change.members.iter().filter_map(|&p| facts.skip_at(p).map(|why| (facts.history.id(p), why)));
+    let skipped = change
+        .members
+        .iter()
+        .filter_map(|&p| facts.skip_at(p).map(|why| (facts.history.id(p), why)));
     let words: Vec<String> = skipped.map(|(id, why)| format!("{id} {why}")).collect();
-    if words.is_empty() { "no testable kernel parts them".to_owned() } else { words.join(", ") }
+    if words.is_empty() {
+        "no testable kernel parts them".to_owned()
+    } else {
+        words.join(", ")
+    }
 }
 
 /// Commits whose kernel is the same binary as a parent's: they can't be to blame.
 fn same_binaries(facts: &Facts<'_>) -> Vec<String> {
-    let same = facts.kernels.iter().filter(|k| k.kernel.is_plain() && k.built).filter_map(|kernel| {
-        let parents = facts.history.parents(kernel.place).iter();
-        let twin = parents.filter_map(|&p| facts.plain(p)).find(|&p| facts.kernels[p].binary == kernel.binary)?;
-        let (id, parent) = (&kernel.kernel.commit, &facts.kernels[twin].kernel.commit);
-        Some(format!("{id} is the same binary as its parent {parent}: it can't be to blame"))
-    });
+    let same = facts
+        .kernels
+        .iter()
+        .filter(|k| k.kernel.is_plain() && k.built)
+        .filter_map(|kernel| {
+            let parents = facts.history.parents(kernel.place).iter();
+            let twin = parents
+                .filter_map(|&p| facts.plain(p))
+                .find(|&p| facts.kernels[p].binary == kernel.binary)?;
+            let (id, parent) = (&kernel.kernel.commit, &facts.kernels[twin].kernel.commit);
+            Some(format!(
+                "{id} is the same binary as its parent {parent}: it can't be to blame"
+            ))
+        });
     same.collect()
 }

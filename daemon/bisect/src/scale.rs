@@ -20,14 +20,32 @@ impl Scale {
     pub fn of(policy: &Policy) -> Scale {
         let loss_sign = if policy.metric.higher_is_better { -1.0 } else { 1.0 };
         match policy.min_effect {
-            MinEffect::Abs(abs) if abs > 0.0 && abs.is_finite() => {
-                Scale { stretch: Some(0.03 / abs), loss_sign, least: 0.03 }
-            }
-            MinEffect::Abs(_) => Scale { stretch: Some(1.0), loss_sign, least: 0.03 },
+            MinEffect::Abs(abs) if abs > 0.0 && abs.is_finite() => Scale {
+                stretch: Some(0.03 / abs),
+                loss_sign,
+                least: 0.03,
+            },
+            MinEffect::Abs(_) => Scale {
+                stretch: Some(1.0),
+                loss_sign,
+                least: 0.03,
+            },
             MinEffect::Pct(pct) => {
-                let share = if pct.is_finite() { (pct / 100.0).clamp(1e-6, 1e6) } else { 0.03 };
-                let least = if loss_sign < 0.0 { -libm::log1p(-share.min(0.999)) } else { libm::log1p(share) };
-                Scale { stretch: None, loss_sign, least }
+                let share = if pct.is_finite() {
+                    (pct / 100.0).clamp(1e-6, 1e6)
+                } else {
+                    0.03
+                };
+                let least = if loss_sign < 0.0 {
+                    -libm::log1p(-share.min(0.999))
+                } else {
+                    libm::log1p(share)
+                };
+                Scale {
+                    stretch: None,
+                    loss_sign,
+                    least,
+                }
             }
         }
     }

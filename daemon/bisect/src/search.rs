@@ -47,7 +47,10 @@ pub struct Change {
 pub enum Found {
     Change(Change),
     /// What is left can't be decided by more boots.
-    Undecided { suspects: Vec<u32>, probability: f64 },
+    Undecided {
+        suspects: Vec<u32>,
+        probability: f64,
+    },
 }
 
 pub struct Searcher<'a> {
@@ -68,7 +71,10 @@ impl<'a> Searcher<'a> {
     }
 
     pub fn look(&self, machine: usize) -> Option<&MachineBelief> {
-        self.looks.iter().find(|l| l.machine == machine).and_then(|l| l.belief.as_ref())
+        self.looks
+            .iter()
+            .find(|l| l.machine == machine)
+            .and_then(|l| l.belief.as_ref())
     }
 
     /// Finds the change between `low` and `high`; `size_it`: with confirmation boots.
@@ -83,14 +89,19 @@ impl<'a> Searcher<'a> {
                     let reason = format!("{} fits neither end: once more, to be sure", want.kernel.commit);
                     let wants = vec![want];
                     self.active = Some((span, belief));
-                    return Err(Ask { wants, reason, ..Ask::default() });
+                    return Err(Ask {
+                        wants,
+                        reason,
+                        ..Ask::default()
+                    });
                 }
                 None => {}
             }
         }
         let confidence = facts.record.policy.confidence;
         let best = belief.best_class();
-        let last = best.filter(|&k| belief.classes[k].probability >= confidence && is_final(facts, &span, &belief, k));
+        let last = best
+            .filter(|&k| belief.classes[k].probability >= confidence && is_final(facts, &span, &belief, k));
         let result = match last {
             Some(class) => self.settle(&span, &belief, class, size_it),
             None => self.ask(&span, &belief),
@@ -103,7 +114,14 @@ impl<'a> Searcher<'a> {
         Ok(found)
     }
 
-    fn search_halves(&mut self, low: u32, x: u32, high: u32, size_it: bool, depth: u32) -> Result<Vec<Found>, Ask> {
+    fn search_halves(
+        &mut self,
+        low: u32,
+        x: u32,
+        high: u32,
+        size_it: bool,
+        depth: u32,
+    ) -> Result<Vec<Found>, Ask> {
         let gap = |a, b| pivot::gap(self, a, b).map_or(0.0, |g| self.facts.scale.loss(g.difference));
         let mut halves = [(low, x, gap(low, x)), (x, high, gap(x, high))];
         halves.sort_by(|a, b| b.2.total_cmp(&a.2));
@@ -130,7 +148,10 @@ impl<'a> Searcher<'a> {
             let [culprit] = change.members[..] else { continue };
             let parent = self.facts.history.parents(culprit).first().copied();
             let before = parent.filter(|&p| p != change.low && self.facts.skip_at(p).is_none());
-            let rests = [before.map(|p| (change.low, p)), (culprit != change.high).then_some((culprit, change.high))];
+            let rests = [
+                before.map(|p| (change.low, p)),
+                (culprit != change.high).then_some((culprit, change.high)),
+            ];
             for (from, to) in rests.into_iter().flatten() {
                 if Span::new(self.facts.history, from, to).candidates.is_clear() {
                     continue;
@@ -157,7 +178,13 @@ impl<'a> Searcher<'a> {
             _ => confirm::from_belief(self, belief),
         };
         let probability = belief.classes[class].probability;
-        Ok(vec![Found::Change(Change { members, probability, effect, low: span.low, high: span.high })])
+        Ok(vec![Found::Change(Change {
+            members,
+            probability,
+            effect,
+            low: span.low,
+            high: span.high,
+        })])
     }
 
     fn ask(&self, span: &Span, belief: &Belief) -> Result<Vec<Found>, Ask> {
@@ -180,13 +207,22 @@ impl<'a> Searcher<'a> {
             if let Some(end) = self.control(span, belief, on) {
                 let runs = 2 + facts.summaries.warm_up;
                 ask.wants.push(want(facts, end, machine, runs));
-                note(&mut ask.reason, &format!("{} once more: the machine may have drifted", facts.history.id(end)));
+                note(
+                    &mut ask.reason,
+                    &format!(
+                        "{} once more: the machine may have drifted",
+                        facts.history.id(end)
+                    ),
+                );
                 exhausted = false;
                 continue;
             }
-            let Some(choice) = chooser.best(on, &under_way) else { continue };
+            let Some(choice) = chooser.best(on, &under_way) else {
+                continue;
+            };
             exhausted = false;
-            ask.rate.get_or_insert((choice.bits / choice.seconds, choice.seconds));
+            ask.rate
+                .get_or_insert((choice.bits / choice.seconds, choice.seconds));
             let fork = unmeasured_fork(facts, span, choice.place, machine);
             let place = fork.unwrap_or(choice.place);
             ask.wants.push(want(facts, place, machine, choice.runs));
@@ -210,7 +246,9 @@ impl<'a> Searcher<'a> {
     fn control(&self, span: &Span, belief: &Belief, on: &MachineBelief) -> Option<u32> {
         let facts = self.facts;
         let decided = |place: u32| {
-            place == span.low || place == span.high || belief.p_bad(place).is_some_and(|p| !(0.02..=0.98).contains(&p))
+            place == span.low
+                || place == span.high
+                || belief.p_bad(place).is_some_and(|p| !(0.02..=0.98).contains(&p))
         };
         let latest = facts
             .boots
@@ -221,12 +259,18 @@ impl<'a> Searcher<'a> {
         let hours = ((facts.record.now_s - latest) / 3600.0).max(0.0);
         let walked = on.folded.walk2 * hours;
         let end = next_end(facts, span.low, span.high, on.machine);
-        (latest.is_finite() && walked > DRIFT_SHARE * on.folded.s2 && facts.skip_at(end).is_none()).then_some(end)
+        (latest.is_finite() && walked > DRIFT_SHARE * on.folded.s2 && facts.skip_at(end).is_none())
+            .then_some(end)
     }
 }
 
 pub fn want(facts: &Facts<'_>, place: u32, machine: usize, runs: u32) -> Want {
-    Want { kernel: Kernel::plain(facts.history.id(place).clone()), machine, runs, of: 0 }
+    Want {
+        kernel: Kernel::plain(facts.history.id(place).clone()),
+        machine,
+        runs,
+        of: 0,
+    }
 }
 
 fn note(reason: &mut String, more: &str) {
@@ -240,9 +284,19 @@ fn describe(facts: &Facts<'_>, choice: &crate::select::Choice, fork: Option<u32>
     let id = facts.history.id(choice.place);
     let distance = format!("good and bad are {d:.1} standard deviations of a boot apart");
     match (fork, choice.boots) {
-        (Some(fork), _) => format!("{id} is next; its branch began at {}, whose level is needed first", facts.history.id(fork)),
-        (None, 0) => format!("{id} parts the suspects {:.0} : {:.0} at the least cost a bit; {distance}", 100.0 * choice.share, 100.0 * (1.0 - choice.share)),
-        (None, n) => format!("{id} is not decided after {n} boots ({:.0} % bad): once more; {distance}", 100.0 * choice.share),
+        (Some(fork), _) => format!(
+            "{id} is next; its branch began at {}, whose level is needed first",
+            facts.history.id(fork)
+        ),
+        (None, 0) => format!(
+            "{id} parts the suspects {:.0} : {:.0} at the least cost a bit; {distance}",
+            100.0 * choice.share,
+            100.0 * (1.0 - choice.share)
+        ),
+        (None, n) => format!(
+            "{id} is not decided after {n} boots ({:.0} % bad): once more; {distance}",
+            100.0 * choice.share
+        ),
     }
 }
 
@@ -257,8 +311,12 @@ fn unmeasured_fork(facts: &Facts<'_>, span: &Span, place: u32, machine: usize) -
 
 /// No testable kernel splits this class any more.
 fn is_final(facts: &Facts<'_>, span: &Span, belief: &Belief, class: usize) -> bool {
-    let members: Vec<u32> =
-        belief.classes[class].members.iter().copied().filter(|&p| belief.weight[p as usize] > 0.0).collect();
+    let members: Vec<u32> = belief.classes[class]
+        .members
+        .iter()
+        .copied()
+        .filter(|&p| belief.weight[p as usize] > 0.0)
+        .collect();
     if members.len() <= 1 {
         return true;
     }
@@ -269,16 +327,27 @@ fn is_final(facts: &Facts<'_>, span: &Span, belief: &Belief, class: usize) -> bo
         if facts.skip_at(place).is_some() || belief.columns.iter().any(|c| c.0 == place) {
             return false;
         }
-        let inside = facts.history.ancestors(place).ones().filter(|&p| set.contains(p)).count();
+        let inside = facts
+            .history
+            .ancestors(place)
+            .ones()
+            .filter(|&p| set.contains(p))
+            .count();
         inside > 0 && inside < members.len()
     };
     let first = members.iter().copied().min().unwrap_or(0) as usize;
-    !span.candidates.ones().filter(|&p| p >= first).any(|p| splits(p as u32))
+    !span
+        .candidates
+        .ones()
+        .filter(|&p| p >= first)
+        .any(|p| splits(p as u32))
 }
 
 fn undecided(belief: &Belief) -> Found {
-    let mut ranked: Vec<(f64, u32)> =
-        (0..belief.weight.len() as u32).map(|p| (belief.of(p), p)).filter(|r| r.0 > 0.0).collect();
+    let mut ranked: Vec<(f64, u32)> = (0..belief.weight.len() as u32)
+        .map(|p| (belief.of(p), p))
+        .filter(|r| r.0 > 0.0)
+        .collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let (mut suspects, mut sum) = (Vec::new(), 0.0);
     for (probability, place) in ranked {
@@ -289,5 +358,8 @@ fn undecided(belief: &Belief) -> Found {
         suspects.push(place);
     }
     suspects.sort_unstable();
-    Found::Undecided { suspects, probability: sum }
+    Found::Undecided {
+        suspects,
+        probability: sum,
+    }
 }

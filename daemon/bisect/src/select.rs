@@ -47,13 +47,24 @@ impl<'a> Chooser<'a> {
     pub fn new(facts: &'a Facts<'a>, span: &'a Span, belief: &'a Belief) -> Chooser<'a> {
         let masses = mass::masses(facts.history, span, &belief.masses());
         let works = works(facts, span);
-        Chooser { facts, span, belief, masses, works }
+        Chooser {
+            facts,
+            span,
+            belief,
+            masses,
+            works,
+        }
     }
 
     /// The best boot on this machine, given the places already under way.
     pub fn best(&self, machine: &MachineBelief, under_way: &[u32]) -> Option<Choice> {
         let segments = self.segments(under_way);
-        let measured = self.belief.columns.iter().map(|c| c.0).filter(|&p| self.span.has(p));
+        let measured = self
+            .belief
+            .columns
+            .iter()
+            .map(|c| c.0)
+            .filter(|&p| self.span.has(p));
         let mut places: Vec<u32> = measured.collect();
         places.extend(self.shortlist(&segments));
         places.retain(|p| !under_way.contains(p) && self.facts.skip_at(*p).is_none());
@@ -61,7 +72,9 @@ impl<'a> Chooser<'a> {
         for place in places {
             let shares = self.shares(place, &segments);
             if let Some((score, choice)) = self.score(place, machine, &shares)
-                && best.as_ref().is_none_or(|(s, c)| score > *s * (1.0 + 1e-9) || (score == *s && place < c.place))
+                && best
+                    .as_ref()
+                    .is_none_or(|(s, c)| score > *s * (1.0 + 1e-9) || (score == *s && place < c.place))
             {
                 best = Some((score, choice));
             }
@@ -74,7 +87,10 @@ impl<'a> Chooser<'a> {
         let mut chosen: Vec<u32> = vec![place];
         while chosen.len() < count + 1 {
             let segments = self.segments(&chosen);
-            let next = self.shortlist(&segments).into_iter().find(|p| !chosen.contains(p));
+            let next = self
+                .shortlist(&segments)
+                .into_iter()
+                .find(|p| !chosen.contains(p));
             match next {
                 Some(next) => chosen.push(next),
                 None => break,
@@ -93,9 +109,15 @@ impl<'a> Chooser<'a> {
             parts = parts
                 .into_iter()
                 .flat_map(|part| {
-                    let inside = part.iter().enumerate().map(|(p, w)| if above.contains(p) { *w } else { 0.0 });
+                    let inside = part
+                        .iter()
+                        .enumerate()
+                        .map(|(p, w)| if above.contains(p) { *w } else { 0.0 });
                     let inside: Vec<f64> = inside.collect();
-                    let outside = part.iter().enumerate().map(|(p, w)| if above.contains(p) { 0.0 } else { *w });
+                    let outside = part
+                        .iter()
+                        .enumerate()
+                        .map(|(p, w)| if above.contains(p) { 0.0 } else { *w });
                     let outside: Vec<f64> = outside.collect();
                     [inside, outside]
                 })
@@ -105,12 +127,20 @@ impl<'a> Chooser<'a> {
         if parts.len() == 1 {
             return vec![(1.0, self.masses.clone())];
         }
-        let masses = |part: Vec<f64>| (part.iter().sum(), mass::masses(self.facts.history, self.span, &part));
+        let masses = |part: Vec<f64>| {
+            (
+                part.iter().sum(),
+                mass::masses(self.facts.history, self.span, &part),
+            )
+        };
         parts.into_iter().map(masses).collect()
     }
 
     fn shares(&self, place: u32, segments: &[(f64, Vec<f64>)]) -> Vec<(f64, f64)> {
-        segments.iter().map(|(all, m)| (*all, (m[place as usize] / all.max(1e-300)).clamp(0.0, 1.0))).collect()
+        segments
+            .iter()
+            .map(|(all, m)| (*all, (m[place as usize] / all.max(1e-300)).clamp(0.0, 1.0)))
+            .collect()
     }
 
     /// Unmeasured testable kernels that cut the suspects best, builds of equal worth taken as built first.
@@ -121,9 +151,17 @@ impl<'a> Chooser<'a> {
             if works <= 0.0 || self.belief.columns.iter().any(|c| c.0 == place as u32) {
                 continue;
             }
-            let bits: f64 =
-                segments.iter().map(|(all, m)| all * coin_bits(m[place] / all.max(1e-300))).sum::<f64>();
-            let bits = bits * works * if self.span.base(place as u32) == Base::Low { 1.0 } else { 0.8 };
+            let bits: f64 = segments
+                .iter()
+                .map(|(all, m)| all * coin_bits(m[place] / all.max(1e-300)))
+                .sum::<f64>();
+            let bits = bits
+                * works
+                * if self.span.base(place as u32) == Base::Low {
+                    1.0
+                } else {
+                    0.8
+                };
             if bits > NOTHING {
                 scored.push((bits, place as u32));
             }
@@ -149,10 +187,17 @@ impl<'a> Chooser<'a> {
         let mut best: Option<(f64, Choice)> = None;
         for runs in RUNS {
             let summaries = &facts.summaries;
-            let variance = (noise * variance_factor(runs, summaries.sigma_within, summaries.sigma_boot)).max(1e-12);
+            let variance =
+                (noise * variance_factor(runs, summaries.sigma_within, summaries.sigma_boot)).max(1e-12);
             let asked = runs + summaries.warm_up;
             for boots in BOOTS {
-                let precision = |n: f64| if n > 0.0 { 1.0 / (kappa2 + loose + variance / n) } else { 0.0 };
+                let precision = |n: f64| {
+                    if n > 0.0 {
+                        1.0 / (kappa2 + loose + variance / n)
+                    } else {
+                        0.0
+                    }
+                };
                 let more = precision(done as f64 + f64::from(boots)) - precision(done as f64);
                 let d = gap * libm::sqrt(more.max(0.0));
                 let bits: f64 = shares.iter().map(|(all, p)| all * information(*p, d)).sum();
@@ -160,7 +205,17 @@ impl<'a> Chooser<'a> {
                 let seconds = build_s + f64::from(boots) * facts.boot_s(asked);
                 let score = bits / seconds;
                 if best.as_ref().is_none_or(|(s, _)| score > s * (1.0 + 1e-9)) {
-                    best = Some((score, Choice { place, runs: asked, bits, seconds, share, boots: done }));
+                    best = Some((
+                        score,
+                        Choice {
+                            place,
+                            runs: asked,
+                            bits,
+                            seconds,
+                            share,
+                            boots: done,
+                        },
+                    ));
                 }
             }
         }
@@ -185,8 +240,12 @@ impl<'a> Chooser<'a> {
 fn works(facts: &Facts<'_>, span: &Span) -> Vec<f64> {
     let history = facts.history;
     let mut works = vec![WORKS; history.len()];
-    let failed: Vec<u32> =
-        facts.kernels.iter().filter(|k| k.kernel.is_plain() && k.skip().is_some()).map(|k| k.place).collect();
+    let failed: Vec<u32> = facts
+        .kernels
+        .iter()
+        .filter(|k| k.kernel.is_plain() && k.skip().is_some())
+        .map(|k| k.place)
+        .collect();
     let reach = (6.0 * FAILS_REACH) as u32;
     for &start in &failed {
         let mut distance = std::collections::BTreeMap::from([(start, 0u32)]);

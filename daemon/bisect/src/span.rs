@@ -30,12 +30,24 @@ impl Span {
             fork[place] = history
                 .parents(place as u32)
                 .iter()
-                .map(|&p| if below_low.contains(p as usize) { p } else { fork[p as usize] })
+                .map(|&p| {
+                    if below_low.contains(p as usize) {
+                        p
+                    } else {
+                        fork[p as usize]
+                    }
+                })
                 .filter(|&f| f != NO_FORK)
                 .max()
                 .unwrap_or(NO_FORK);
         }
-        Span { low, high, candidates, below_low, fork }
+        Span {
+            low,
+            high,
+            candidates,
+            below_low,
+            fork,
+        }
     }
 
     /// Two kernels compared for themselves, wherever they stand: the only candidate is `high`.
@@ -44,7 +56,13 @@ impl Span {
         candidates.insert(high as usize);
         let mut fork = vec![NO_FORK; history.len()];
         fork[high as usize] = low;
-        Span { low, high, candidates, below_low: FixedBitSet::with_capacity(history.len()), fork }
+        Span {
+            low,
+            high,
+            candidates,
+            below_low: FixedBitSet::with_capacity(history.len()),
+            fork,
+        }
     }
 
     pub fn is_pair(&self) -> bool {

@@ -2,7 +2,11 @@
 
 /// Sum in a fixed order: callers sort first where the order could vary.
 pub fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+    if values.is_empty() {
+        0.0
+    } else {
+        values.iter().sum::<f64>() / values.len() as f64
+    }
 }
 
 pub fn median(values: &[f64]) -> f64 {
@@ -120,7 +124,11 @@ mod tests {
     #[test]
     fn quantiles_agree_with_the_tables() {
         for (degrees, table) in [(3.0, 3.182), (5.0, 2.571), (10.0, 2.228), (30.0, 2.042)] {
-            assert!((t95(degrees) / table - 1.0).abs() < 0.012, "{degrees}: {}", t95(degrees));
+            assert!(
+                (t95(degrees) / table - 1.0).abs() < 0.012,
+                "{degrees}: {}",
+                t95(degrees)
+            );
         }
     }
 

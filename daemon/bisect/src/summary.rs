@@ -29,7 +29,12 @@ pub fn summarise(boots: &mut [Boot], kernels: &[Tried]) -> Summaries {
         boot.y = huber(runs, sigma_within);
     }
     let (sigma_boot, boot_degrees) = sigma_boot(boots, kernels);
-    Summaries { sigma_within, sigma_boot, boot_degrees, warm_up }
+    Summaries {
+        sigma_within,
+        sigma_boot,
+        boot_degrees,
+        warm_up,
+    }
 }
 
 /// How many first runs differ from the rest of their boot: paired over boots, |t| beyond a bar that a true null
@@ -82,7 +87,10 @@ fn sigma_within(boots: &[Boot], warm_up: u32) -> f64 {
 fn sigma_boot(boots: &[Boot], kernels: &[Tried]) -> (Option<f64>, f64) {
     let mut groups: std::collections::BTreeMap<(usize, usize), Vec<f64>> = Default::default();
     for boot in boots.iter().filter(|b| b.counted > 0) {
-        groups.entry((kernels[boot.kernel].binary, boot.machine)).or_default().push(boot.y);
+        groups
+            .entry((kernels[boot.kernel].binary, boot.machine))
+            .or_default()
+            .push(boot.y);
     }
     let (mut squares, mut degrees) = (0.0, 0.0);
     for values in groups.values() {
@@ -90,5 +98,9 @@ fn sigma_boot(boots: &[Boot], kernels: &[Tried]) -> (Option<f64>, f64) {
         squares += variance(values) * (n - 1.0);
         degrees += n - 1.0;
     }
-    if degrees > 0.0 { (Some(libm::sqrt(squares / degrees)), degrees) } else { (None, 0.0) }
+    if degrees > 0.0 {
+        (Some(libm::sqrt(squares / degrees)), degrees)
+    } else {
+        (None, 0.0)
+    }
 }

@@ -4,6 +4,7 @@ pub mod cancel;
 pub mod client;
 pub mod config_check;
 pub mod list;
+pub mod plan;
 pub mod serve;
 pub mod show;
 pub mod submit;
@@ -29,6 +30,8 @@ enum Command {
     Show(show::Args),
     Watch(watch::Args),
     Cancel(cancel::Args),
+    /// Judge records offline: one JSON object a line in, one a line out.
+    Plan,
     /// Look at the configuration.
     Config {
         #[command(subcommand)]
@@ -61,6 +64,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Show(args) => block_on(show::run(args)),
         Command::Watch(args) => block_on(watch::run(args)),
         Command::Cancel(args) => block_on(cancel::run(args)),
+        Command::Plan => plan::run(),
         Command::Config {
             command: ConfigCommand::Check(args),
         } => config_check::run(args),
