@@ -44,8 +44,9 @@ pub enum Fault {
     Oops,
     /// A second banner: the kernel began anew.
     Reset,
-    NoInit,
     Panic,
+    /// A panic that the rest of its line explains.
+    NoInit,
     /// To be blamed on the lab.
     Host,
 }
@@ -93,6 +94,11 @@ impl Watch {
         }
     }
 
+    /// Text that is all the emulator's own.
+    pub fn blames_host(text: &str) -> bool {
+        HOST.iter().any(|p| text.contains(p))
+    }
+
     fn judge(&mut self, line: &str) {
         let Some(fault) = self.fault_in(line) else { return };
         if self.judged == Some(fault) {
@@ -128,7 +134,8 @@ impl Watch {
         if has(&OOPS) {
             return Some(Fault::Oops);
         }
-        if message(line).starts_with("Linux version ") {
+        // Firmware's last words may stand on the same line.
+        if line.starts_with("Linux version ") || line.contains("] Linux version ") {
             self.banners += 1;
             return (self.banners > 1).then_some(Fault::Reset);
         }
@@ -172,18 +179,6 @@ impl Watch {
         }
         text
     }
-}
-
-/// Without `[    0.123456] ` or a printk caller before the message.
-fn message(line: &str) -> &str {
-    let mut rest = line.trim_start();
-    while let Some(inner) = rest.strip_prefix('[') {
-        match inner.split_once(']') {
-            Some((_, after)) => rest = after.trim_start(),
-            None => break,
-        }
-    }
-    rest
 }
 
 /// A line as a person sees it: no escape sequences, no control characters.

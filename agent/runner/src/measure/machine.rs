@@ -157,6 +157,14 @@ impl Machine {
         }
     }
 
+    /// What QEMU itself said so far.
+    pub fn errors(&self) -> String {
+        fs::read_to_string(&self.errors)
+            .unwrap_or_default()
+            .trim()
+            .to_string()
+    }
+
     /// Ends it if it has not ended; its status, and what it said on stderr.
     pub fn end(mut self) -> (Option<ExitStatus>, String) {
         let status = self.reap();

@@ -24,6 +24,8 @@ const SLOWER_COUNTED: u32 = 40;
 const SLOWER: u32 = 4;
 /// On top of every limit within the guest, before the host takes the kernel to hang.
 const GRACE: Duration = Duration::from_secs(60);
+/// QEMU's own words are looked at this often: after a failure of KVM it stays, with the guest stopped.
+const LOOK_AT_ERRORS: Duration = Duration::from_secs(1);
 /// A trial with KVM ends after this: hosts where it does not work hang as often as they fail.
 const KVM_TRIAL_S: u32 = 20;
 
@@ -95,6 +97,7 @@ struct Guest<'a> {
     pending: Vec<u8>,
     passed_on: Instant,
     last_byte: Instant,
+    looked: Instant,
     phase: Phase,
     /// When the present phase, or run, is over its limit.
     due: Instant,
@@ -128,6 +131,7 @@ impl<'a> Guest<'a> {
             pending: Vec::new(),
             passed_on: now,
             last_byte: now,
+            looked: now,
             phase: Phase::Boot,
             due: now + Duration::from_secs(boot.boot_limit_s.into()),
             boot_s: 0.0,
@@ -188,6 +192,13 @@ impl<'a> Guest<'a> {
     }
 
     fn over_limit(&mut self) -> Option<Ending> {
+        if self.looked.elapsed() >= LOOK_AT_ERRORS {
+            self.looked = Instant::now();
+            // Ours to append: `boot` adds what it was.
+            if Watch::blames_host(&self.machine.errors()) {
+                return Some(Ending::Trouble(Trouble("the emulator failed".into())));
+            }
+        }
         let silent = self.last_byte.elapsed() >= Duration::from_secs(self.boot.silence_limit_s.into());
         if self.phase == Phase::Boot && silent {
             return Some(self.failed("hang", &format!("no output for {} s", self.boot.silence_limit_s)));

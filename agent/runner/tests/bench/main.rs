@@ -1,6 +1,10 @@
 //! The agent as the daemon sees it: a program, called verb by verb, with a folder of its own.
 
 mod agent;
+mod console;
+mod cpio;
+mod digest;
+mod frames;
 mod life;
 mod none;
 mod trees;
