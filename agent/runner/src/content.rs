@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub fn have(root: &Root, input: impl Read) -> Result<Names, Unable> {
     let asked: Names = serde_json::from_reader(input)
@@ -91,4 +92,28 @@ pub fn keep(root: &Root, path: &Path) -> Result<(String, u64), Trouble> {
         receive(&mut file, &temporary).because(|| format!("cannot store {}", path.display()))?;
     fs::rename(&temporary, root.file(&digest)).because(|| format!("cannot store {}", path.display()))?;
     Ok((digest, bytes))
+}
+
+/// Files younger than this are needed by orders on their way here.
+const KEEP_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// Where space is short the files least recently put are given up; the daemon has them all and puts them again.
+pub fn make_room(root: &Root, needed_mib: u64) -> Result<(), Trouble> {
+    if root.free_mib() >= needed_mib {
+        return Ok(());
+    }
+    let folder = root.dir.join("files");
+    let entries = fs::read_dir(&folder).because(|| format!("cannot list {}", folder.display()))?;
+    let mut old: Vec<_> = entries
+        .filter_map(|e| Some((e.as_ref().ok()?.metadata().ok()?.modified().ok()?, e.ok()?.path())))
+        .filter(|(put, _)| put.elapsed().is_ok_and(|age| age > KEEP_FOR))
+        .collect();
+    old.sort();
+    for (_, path) in old {
+        if root.free_mib() >= needed_mib {
+            break;
+        }
+        fs::remove_file(&path).because(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
 }

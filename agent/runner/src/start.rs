@@ -1,5 +1,6 @@
 //! `start`: takes an order in, fences off late ones, and leaves a detached worker behind.
 
+use crate::content;
 use crate::process::MARK;
 use crate::root::{Root, check_name};
 use crate::spool::{Life, Spool};
@@ -57,6 +58,7 @@ pub fn start(root: &Root, mut input: impl Read) -> Result<Started, Unable> {
         Work::Build(_) => LEAST_FREE_FOR_BUILD_MIB,
         Work::Measure(_) => LEAST_FREE_MIB,
     };
+    content::make_room(root, needed)?;
     let free = root.free_mib();
     if free < needed {
         let message = format!("{free} MiB free at {}, {needed} MiB needed", root.dir.display());

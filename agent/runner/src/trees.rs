@@ -11,6 +11,9 @@ use std::process::{Command, Stdio};
 /// So many complete trees are named as known when the next one's completeness is checked; one is nearly always enough.
 const KNOWN_FOR_CHECK: usize = 4;
 
+/// After so many new packs git's own look-ups would begin to cost.
+const PACKS_PER_INDEX: usize = 32;
+
 /// git, on our store alone: no configuration, hooks or environment of whoever called.
 fn git(root: &Root) -> Command {
     let mut command = Command::new("git");
@@ -108,6 +111,7 @@ pub fn put(root: &Root, tree: &str) -> Result<Stored, Unable> {
     }
     check_complete(root, tree)?;
     write_atomically(&root.tree_mark(tree), b"")?;
+    index_packs(root);
     Ok(Stored { bytes: input.bytes })
 }
 
@@ -126,6 +130,19 @@ fn check_complete(root: &Root, tree: &str) -> Result<(), Unable> {
     }
     run(&mut walk).map_err(|e| Unable::refused("corrupt", format!("{tree} is not complete: {e}")))?;
     Ok(())
+}
+
+/// Every put leaves a pack. Packing them anew would drop trees, which no ref holds; one index over all of them keeps
+/// look-ups quick instead. Nothing is lost when it cannot be written.
+fn index_packs(root: &Root) {
+    let packs = fs::read_dir(root.objects().join("objects/pack")).map_or(0, |d| {
+        d.flatten()
+            .filter(|e| e.path().extension().is_some_and(|x| x == "pack"))
+            .count()
+    });
+    if packs % PACKS_PER_INDEX == 0 {
+        let _ = run(git(root).args(["multi-pack-index", "write"]));
+    }
 }
 
 fn newest_marks(root: &Root) -> Vec<String> {
