@@ -41,9 +41,9 @@ const LAY_DOWN_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Passes {
     pub store: Store,
-    pub trees: Arc<Trees>,
+    pub trees: Trees,
     pub fleet: Fleet,
-    pub images: Arc<Images>,
+    pub images: Images,
     pub post: Arc<Post>,
     pub config: Arc<Config>,
     /// Names this coordinator in leases.
@@ -53,9 +53,9 @@ pub struct Passes {
 impl Passes {
     pub fn new(
         store: Store,
-        trees: Arc<Trees>,
+        trees: Trees,
         fleet: Fleet,
-        images: Arc<Images>,
+        images: Images,
         post: Arc<Post>,
         config: Arc<Config>,
     ) -> Passes {
