@@ -9,11 +9,16 @@ pub struct UserTree {
     /// Oldest first; the first one is the good end, the last one the bad end.
     pub commits: Vec<String>,
     pub first_bad: String,
+    runs: PathBuf,
 }
 
-/// The script: waits as a benchmark would work, then prints operations per second with a jitter of its own.
-fn script(commit: usize, level: u32, delay_s: f64) -> String {
-    format!("# commit {commit}\nsleep {delay_s}\necho \"ops: $(({level} + $$ % 7)).0\"\n")
+/// The script: waits as a benchmark would work, notes that it ran, and prints operations per second with a jitter of
+/// its own.
+fn script(commit: usize, level: u32, delay_s: f64, runs: &Path) -> String {
+    let runs = runs.display();
+    format!(
+        "# commit {commit}\nsleep {delay_s}\necho {commit} >>{runs}\necho \"ops: $(({level} + $$ % 7)).0\"\n"
+    )
 }
 
 impl UserTree {
@@ -23,10 +28,13 @@ impl UserTree {
         let repository = folder.join("user-tree");
         std::fs::create_dir_all(&repository).expect("the test's folder is writable");
         git(&repository, &["init", "--quiet", "--initial-branch=main"]);
+        let runs = folder.join("runs");
+        std::fs::write(&runs, "").expect("writable");
         let mut commits = Vec::new();
         for commit in 0..count {
             let level = if commit >= culprit { 9000 } else { 10000 };
-            std::fs::write(repository.join("bench"), script(commit, level, delay_s)).expect("writable");
+            std::fs::write(repository.join("bench"), script(commit, level, delay_s, &runs))
+                .expect("writable");
             git(&repository, &["add", "bench"]);
             git(
                 &repository,
@@ -38,6 +46,7 @@ impl UserTree {
             repository,
             first_bad: commits[culprit].clone(),
             commits,
+            runs,
         }
     }
 
