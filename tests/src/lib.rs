@@ -5,7 +5,6 @@
 
 pub mod binaries;
 pub mod daemon;
-pub mod host;
 pub mod kernel_tree;
 pub mod postgres;
 pub mod simlab;

@@ -50,6 +50,14 @@ impl UserTree {
         }
     }
 
+    /// How often the benchmark really ran.
+    pub fn runs(&self) -> usize {
+        std::fs::read_to_string(&self.runs)
+            .expect("made with the tree")
+            .lines()
+            .count()
+    }
+
     /// A `[trees.NAME]` section's `build` table.
     pub fn recipe() -> &'static str {
         "build = { kind = \"command\", command = [\"sh\", \"-c\", \"cp bench $PERFBISECT_OUT/bench\"], artefacts = [\"bench\"] }"

@@ -4,9 +4,10 @@
 
 use kernel_tree::random::Random;
 use lab::daemon::{Daemon, Setup};
-use lab::host::Host;
+use lab::sshd::Network;
 use lab::user_tree::UserTree;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Long enough for a machine that builds kernels at the same time.
@@ -35,7 +36,7 @@ fn request(tree: &UserTree, machines: Value) -> Value {
     })
 }
 
-fn setup(folder: &std::path::Path, tree: &UserTree) -> Setup {
+fn setup(folder: &Path, tree: &UserTree) -> Setup {
     let mut setup = Setup::new(folder);
     setup
         .trees
@@ -104,18 +105,21 @@ async fn ended_within(daemon: &Daemon, id: &str, limit: Duration) -> bool {
         .is_ok()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn killed_twenty_times_and_cut_off_five_times_it_concludes_the_same() {
+#[test]
+fn killed_twenty_times_and_cut_off_five_times_it_concludes_the_same() {
+    let network = Network::start(1);
+    network.inside(|| {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+        runtime.block_on(killed_and_cut_off(&network));
+    });
+}
+
+async fn killed_and_cut_off(network: &Network) {
     let mut random = Random::new(seed());
     let folder = tempfile::tempdir().unwrap();
     let tree = UserTree::new(folder.path(), COMMITS, random.range(3, COMMITS - 3), 0.4);
-    let host = Host::new(folder.path());
     let mut setup = setup(folder.path(), &tree);
-    setup.machines.push(host.machine(
-        "box",
-        &folder.path().join("agent"),
-        "boot = { method = \"none\" }",
-    ));
+    setup.machines.push(ssh_machine(network, folder.path()));
     let mut daemon = setup.start(0).await;
     let id = daemon.submit(&request(&tree, json!("box"))).await;
 
@@ -138,19 +142,32 @@ async fn killed_twenty_times_and_cut_off_five_times_it_concludes_the_same() {
             daemon.kill();
             daemon.start().await;
         } else {
-            host.cut();
+            network.cut(0);
             let ms = random.range(200, 6000) as u64;
             assert!(
                 !ended_within(&daemon, &id, Duration::from_millis(ms)).await,
                 "concluded over a cut link"
             );
-            host.mend();
+            network.heal();
         }
     }
     let found = daemon.concluded(&id, CONCLUSION_LIMIT).await;
     assert_found(&found, &tree);
     assert_nothing_twice(&setup, &tree).await;
     assert!(daemon.stop().success(), "{}", daemon.log_tail());
+}
+
+/// The network's first host as the machine `box`, which needs no boot.
+fn ssh_machine(network: &Network, folder: &Path) -> String {
+    let sshd = &network.sshds[0];
+    format!(
+        "name = \"box\"\naddress = {:?}\nwork_dir = {:?}\nboot = {{ method = \"none\" }}\n\
+         [ssh]\nhost_key = {:?}\nkey_file = {:?}\n",
+        sshd.address(),
+        folder.join("agent"),
+        sshd.host_key(),
+        sshd.key_file()
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
