@@ -67,6 +67,7 @@ pub fn router(state: WebState) -> Router {
         .route("/api/v1/bisections/{name}/cancel", post(api::cancel))
         .route("/api/v1/bisections/{name}/samples", get(api::samples))
         .route("/api/v1/bisections/{name}/jobs", get(api::jobs))
+        .route("/api/v1/bisections/{name}/attempts", get(api::attempts))
         .route("/api/v1/bisections/{name}/decisions", get(api::decisions))
         .route("/api/v1/attempts/{id}/console", get(api::console))
         .route("/api/v1/machines", get(api::machines))

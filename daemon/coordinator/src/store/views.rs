@@ -76,6 +76,20 @@ pub struct JobView {
     pub trouble: Option<String>,
 }
 
+/// One try at a build or a job: from the grant of the machine to the stored outcome.
+#[derive(Clone, Debug)]
+pub struct AttemptView {
+    pub id: Uuid,
+    pub building: bool,
+    pub kernel: Value,
+    pub machine: String,
+    pub state: String,
+    pub ended_by: Option<String>,
+    pub trouble: Option<String>,
+    pub started_at: DateTime<Utc>,
+    pub ended_at: Option<DateTime<Utc>>,
+}
+
 /// A machine, and what it does at this moment for whom.
 #[derive(Clone, Debug)]
 pub struct MachineView {
@@ -258,6 +272,23 @@ impl Store {
                                     order by a.started_at desc limit 1) a on true
                 where j.bisection_id = $1
                 order by j.created_at, j.place, j.id"#,
+            bisection
+        )
+        .fetch_all(&self.pool)
+        .await
+        .map_err(StoreError::from)
+    }
+
+    pub async fn view_attempts(&self, bisection: Uuid) -> Result<Vec<AttemptView>> {
+        sqlx::query_as!(
+            AttemptView,
+            r#"select a.id, a.build_id is not null as "building!", coalesce(b.kernel, j.kernel) as "kernel!", a.machine,
+                      a.state, a.ended_by, a.trouble, a.started_at, a.ended_at
+                 from attempts a
+                 left join builds b on b.id = a.build_id
+                 left join jobs j on j.id = a.job_id
+                where a.bisection_id = $1 or j.bisection_id = $1
+                order by a.started_at, a.id"#,
             bisection
         )
         .fetch_all(&self.pool)

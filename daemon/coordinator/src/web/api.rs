@@ -207,6 +207,28 @@ pub async fn jobs(State(state): State<WebState>, Path(name): Path<String>) -> Re
     Ok(Json(json!({ "jobs": jobs.iter().map(one).collect::<Vec<_>>() })).into_response())
 }
 
+/// Every try at its builds and jobs, and how long it took from the grant of the machine to the stored outcome.
+pub async fn attempts(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let view = find(&state, &name).await?;
+    let attempts = state.store.view_attempts(view.id).await?;
+    let one = |a: &crate::store::views::AttemptView| {
+        let wall = a.ended_at.map(|end| (end - a.started_at).num_milliseconds() as f64 / 1000.0);
+        json!({
+            "id": a.id,
+            "kind": if a.building { "build" } else { "measure" },
+            "kernel": a.kernel,
+            "machine": a.machine,
+            "state": a.state,
+            "ended_by": a.ended_by,
+            "trouble": a.trouble,
+            "started_at": a.started_at,
+            "ended_at": a.ended_at,
+            "wall_s": wall,
+        })
+    };
+    Ok(Json(json!({ "attempts": attempts.iter().map(one).collect::<Vec<_>>() })).into_response())
+}
+
 pub async fn decisions(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
     let view = find(&state, &name).await?;
     let decisions = state.store.view_decisions(view.id, DECISIONS_MOST).await?;
