@@ -41,7 +41,9 @@ enum Carry {
     /// Somebody else carries it, or it has ended.
     LeaseLost,
     /// Laid down; to be taken up again after so many seconds.
-    LaidDown { pause_s: f64 },
+    LaidDown {
+        pause_s: f64,
+    },
 }
 
 pub async fn carry(p: Passes, attempt: Uuid, stop: CancellationToken) {
@@ -67,7 +69,11 @@ pub async fn carry(p: Passes, attempt: Uuid, stop: CancellationToken) {
 }
 
 async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -> anyhow::Result<Carry> {
-    let machine = p.config.machines.get(&carried.machine).context("the machine is configured no more")?;
+    let machine = p
+        .config
+        .machines
+        .get(&carried.machine)
+        .context("the machine is configured no more")?;
     let id = carried.id.to_string();
     if carried.cancel_asked && carried.seen_lines == 0 {
         // Perhaps never started: then it must not be started now.
@@ -83,7 +89,12 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
             return Ok(Carry::Ended(Ending::BuildFailed { failure, wall_s: 0.0 }, None));
         }
         Err(NoOrder::Lab(error)) => {
-            return Ok(Carry::Ended(Ending::Trouble { what: format!("{error:#}") }, None));
+            return Ok(Carry::Ended(
+                Ending::Trouble {
+                    what: format!("{error:#}"),
+                },
+                None,
+            ));
         }
     };
     if carried.seen_lines == 0 {
@@ -98,7 +109,9 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
         }
         Ok(report)
     });
-    let gone = sleep(Duration::from_secs_f64((GONE_AFTER_S - carried.overdue_s).max(1.0)));
+    let gone = sleep(Duration::from_secs_f64(
+        (GONE_AFTER_S - carried.overdue_s).max(1.0),
+    ));
     let mut gone = pin!(gone);
     let mut renew = interval(RENEW);
     renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -150,16 +163,25 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
 }
 
 /// What becomes of an attempt whose machine gave no report.
-async fn without_report(p: &Passes, carried: &Carried, kept: &Kept, error: FleetError) -> anyhow::Result<Carry> {
+async fn without_report(
+    p: &Passes,
+    carried: &Carried,
+    kept: &Kept,
+    error: FleetError,
+) -> anyhow::Result<Carry> {
     match &error {
         // Whatever runs there runs on, and says how it ended when the way is open again.
         FleetError::Unreachable { .. } | FleetError::Abandoned { .. } if kept.next > 0 => {
             tracing::warn!(attempt = %carried.id, machine = carried.machine, "{error}");
-            Ok(Carry::LaidDown { pause_s: UNREACHABLE_PAUSE_S })
+            Ok(Carry::LaidDown {
+                pause_s: UNREACHABLE_PAUSE_S,
+            })
         }
         FleetError::Refused { refusal, .. } if refusal.kind == "busy" => {
-            super::sweep::stop_stale_orders(p, &carried.machine).await?;
-            Ok(Carry::LaidDown { pause_s: BUSY_PAUSE_S })
+            stop_stale_orders(p, &carried.machine).await?;
+            Ok(Carry::LaidDown {
+                pause_s: BUSY_PAUSE_S,
+            })
         }
         FleetError::UnknownMachine { .. }
         | FleetError::Unreachable { .. }
@@ -172,8 +194,29 @@ async fn without_report(p: &Passes, carried: &Carried, kept: &Kept, error: Fleet
         | FleetError::Install { .. }
         | FleetError::NoAgent { .. }
         | FleetError::Supply { .. }
-        | FleetError::Abandoned { .. } => Ok(Carry::Ended(Ending::Trouble { what: error.to_string() }, None)),
+        | FleetError::Abandoned { .. } => Ok(Carry::Ended(
+            Ending::Trouble {
+                what: error.to_string(),
+            },
+            None,
+        )),
     }
+}
+
+/// Stops what runs on a machine for attempts that have ended, so that it takes new orders.
+async fn stop_stale_orders(p: &Passes, machine: &str) -> anyhow::Result<()> {
+    let probe = p.fleet.probe(machine).await?;
+    let running = probe
+        .orders
+        .iter()
+        .filter(|o| o.running)
+        .filter_map(|o| o.id.parse().ok());
+    let ids: Vec<Uuid> = running.collect();
+    for ended in p.store.ended_among(&ids).await? {
+        tracing::info!(machine, order = %ended.id, "stopping an order whose attempt has ended");
+        p.fleet.cancel(machine, &ended.id.to_string()).await?;
+    }
+    Ok(())
 }
 
 enum Lease {
@@ -222,7 +265,14 @@ struct Kept {
 impl Kept {
     fn new(carried: &Carried) -> Kept {
         let now = Instant::now();
-        Kept { attempt: carried.id, waiting: Vec::new(), next: carried.seen_lines, phase: None, due: now, last: now }
+        Kept {
+            attempt: carried.id,
+            waiting: Vec::new(),
+            next: carried.seen_lines,
+            phase: None,
+            due: now,
+            last: now,
+        }
     }
 
     fn take(&mut self, line: Line) {
@@ -260,7 +310,9 @@ impl Kept {
             return Ok(());
         }
         let lines = std::mem::take(&mut self.waiting);
-        p.store.keep_lines(self.attempt, &lines, self.next, phase.as_deref()).await?;
+        p.store
+            .keep_lines(self.attempt, &lines, self.next, phase.as_deref())
+            .await?;
         self.last = Instant::now();
         Ok(())
     }
@@ -274,7 +326,9 @@ fn word(phase: Phase) -> String {
 }
 
 async fn announce(p: &Passes, carried: &Carried) -> anyhow::Result<()> {
-    let Some(bisection) = carried.bisection else { return Ok(()) };
+    let Some(bisection) = carried.bisection else {
+        return Ok(());
+    };
     let on = format!("{} on {}", short_key(carried.work.kernel_key()), carried.machine);
     let (kind, text) = match &carried.work {
         CarriedWork::Build { .. } => ("building", format!("building {on}")),
@@ -285,13 +339,23 @@ async fn announce(p: &Passes, carried: &Carried) -> anyhow::Result<()> {
 
 /// Brings an image's files home, so that any machine can boot it.
 async fn fetch(p: &Passes, machine: &str, manifest: &protocol::ImageManifest) -> Result<(), FleetError> {
-    let failed = |what: String| FleetError::Supply { machine: machine.to_string(), what };
+    let failed = |what: String| FleetError::Supply {
+        machine: machine.to_string(),
+        what,
+    };
     for file in &manifest.files {
-        if p.images.has(&file.sha256).await.map_err(|e| failed(e.to_string()))? {
+        if p.images
+            .has(&file.sha256)
+            .await
+            .map_err(|e| failed(e.to_string()))?
+        {
             continue;
         }
         let content = p.fleet.get_file(machine, &file.sha256).await?;
-        p.images.put(&file.sha256, content).await.map_err(|e| failed(e.to_string()))?;
+        p.images
+            .put(&file.sha256, content)
+            .await
+            .map_err(|e| failed(e.to_string()))?;
     }
     Ok(())
 }
@@ -299,11 +363,18 @@ async fn fetch(p: &Passes, machine: &str, manifest: &protocol::ImageManifest) ->
 /// The benchmark's runs as they are in the record: also those that an earlier carrier received.
 pub(super) async fn runs(p: &Passes, attempt: Uuid) -> anyhow::Result<Vec<Run>> {
     let stored = p.store.runs_of(attempt).await?;
-    stored.iter().map(|text| serde_json::from_str(text).context("a stored run")).collect()
+    stored
+        .iter()
+        .map(|text| serde_json::from_str(text).context("a stored run"))
+        .collect()
 }
 
 /// Keeps lines that arrived otherwise than under a lease.
-pub(super) async fn keep_all(p: &Passes, carried: &Carried, lines: &mut mpsc::Receiver<Line>) -> anyhow::Result<()> {
+pub(super) async fn keep_all(
+    p: &Passes,
+    carried: &Carried,
+    lines: &mut mpsc::Receiver<Line>,
+) -> anyhow::Result<()> {
     let mut kept = Kept::new(carried);
     while let Some(line) = lines.recv().await {
         kept.take(line);
@@ -316,7 +387,11 @@ pub(super) async fn end(p: &Passes, carried: &Carried, ending: Ending, report: O
     let (attempt, machine) = (carried.id, carried.machine.as_str());
     let mut tries = 0;
     let finished = loop {
-        match p.store.finish(attempt, &p.instance, report.as_ref(), &ending).await {
+        match p
+            .store
+            .finish(attempt, &p.instance, report.as_ref(), &ending)
+            .await
+        {
             Ok(finished) => break finished,
             Err(error) if tries < FINISH_TRIES => {
                 tracing::warn!(%attempt, machine, "its end cannot be written now: {error}");
@@ -328,7 +403,9 @@ pub(super) async fn end(p: &Passes, carried: &Carried, ending: Ending, report: O
     };
     match finished {
         Finished::Recorded => {}
-        Finished::Evidence => tracing::info!(%attempt, machine, "its report came late and is kept as evidence"),
+        Finished::Evidence => {
+            tracing::info!(%attempt, machine, "its report came late and is kept as evidence")
+        }
         Finished::NotOurs => return tracing::info!(%attempt, machine, "another coordinator decides about it"),
     }
     if let Err(error) = p.store.quarantine_losers().await {

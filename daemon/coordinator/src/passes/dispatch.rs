@@ -36,8 +36,13 @@ pub async fn dispatch_once(
         carriers.spawn(carry::carry(p.clone(), attempt, stop.clone()));
     }
     for name in p.store.free_machines(&names).await? {
-        let Some(machine) = p.config.machines.get(&name) else { continue };
-        if let Some(attempt) = give(p, machine).await.with_context(|| format!("machine {name}"))? {
+        let Some(machine) = p.config.machines.get(&name) else {
+            continue;
+        };
+        if let Some(attempt) = give(p, machine)
+            .await
+            .with_context(|| format!("machine {name}"))?
+        {
             carriers.spawn(carry::carry(p.clone(), attempt, stop.clone()));
         }
     }
@@ -49,7 +54,9 @@ async fn give(p: &Passes, machine: &Machine) -> anyhow::Result<Option<Uuid>> {
     let mut offers = offers(p, machine).await?;
     let by_id = |offers: &[Offer]| assign::grant(&offers.iter().map(|o| o.claim.clone()).collect::<Vec<_>>());
     while let Some(bisection) = by_id(&offers) {
-        let Some(at) = offers.iter().position(|o| o.claim.id == bisection) else { break };
+        let Some(at) = offers.iter().position(|o| o.claim.id == bisection) else {
+            break;
+        };
         let offer = offers.swap_remove(at);
         let grant = Grant {
             machine: &machine.name,
@@ -75,7 +82,11 @@ async fn offers(p: &Passes, machine: &Machine) -> anyhow::Result<Vec<Offer>> {
             let lane: BootMethod = order::read("lane", &job.lane)?;
             let runs = u32::try_from(job.runs)?;
             let offer = Offer {
-                claim: Claim { id: job.bisection_id, priority: job.priority, waited_s: job.waited_s },
+                claim: Claim {
+                    id: job.bisection_id,
+                    priority: job.priority,
+                    waited_s: job.waited_s,
+                },
                 target: Target::Job(job.job_id),
                 deadline_s: order::measure_deadline_s(machine, &lane, &case, runs),
             };
@@ -89,15 +100,24 @@ async fn offers(p: &Passes, machine: &Machine) -> anyhow::Result<Vec<Offer>> {
     if claims.is_empty() {
         return Ok(offers.into_values().collect());
     }
-    let probe = p.store.probes(std::slice::from_ref(&machine.name)).await?.pop().map(|(_, probe)| probe);
+    let probe = p
+        .store
+        .probes(std::slice::from_ref(&machine.name))
+        .await?
+        .pop()
+        .map(|(_, probe)| probe);
     let mut ahead = Vec::new();
     for build in claims {
         let recipe: RecipeDef = order::read("recipe", &build.recipe)?;
-        if !builds_for(machine, &recipe) || !has_compiler(probe.as_ref(), &recipe, &build.cc_digest) {
+        if !order::builds_for(machine, &recipe) || !has_compiler(probe.as_ref(), &recipe, &build.cc_digest) {
             continue;
         }
         let offer = Offer {
-            claim: Claim { id: build.bisection_id, priority: build.priority, waited_s: build.waited_s },
+            claim: Claim {
+                id: build.bisection_id,
+                priority: build.priority,
+                waited_s: build.waited_s,
+            },
             target: Target::Build(build.build_id),
             deadline_s: order::build_deadline_s(machine, &recipe),
         };
@@ -112,17 +132,6 @@ async fn offers(p: &Passes, machine: &Machine) -> anyhow::Result<Vec<Offer>> {
         }
     }
     Ok(offers.into_values().collect())
-}
-
-/// Can this machine make kernels of the recipe's architecture? Cross compilers are not assumed.
-pub fn builds_for(machine: &Machine, recipe: &RecipeDef) -> bool {
-    let (RecipeDef::Kbuild { arch, .. } | RecipeDef::Command { arch, .. }) = recipe;
-    match (arch.as_str(), machine.arch.as_str()) {
-        ("um", _) => true,
-        ("x86" | "i386", "x86_64") => true,
-        ("arm64", "aarch64") | ("aarch64", "arm64") => true,
-        (arch, has) => arch == has,
-    }
 }
 
 /// One compiler builds a whole search; a builder with another one is passed over.

@@ -13,8 +13,8 @@ use crate::store::machines::{machine_id, machine_of};
 use crate::store::record::{Decision, Overridden};
 use anyhow::{Context, anyhow};
 use bisect::{
-    Conclusion, Costs, History, Image, Job, Kernel, Machine, MachineId, Observation, Override, OverrideVerdict,
-    Plan, Record, Step,
+    Conclusion, Costs, History, Image, Job, Kernel, Machine, MachineId, Observation, Override,
+    OverrideVerdict, Plan, Record, Step,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,22 +59,33 @@ pub async fn drive_once(p: &Passes) -> anyhow::Result<()> {
 }
 
 async fn drive(p: &Passes, id: Uuid) -> anyhow::Result<Driven> {
-    let Some(mut open) = p.store.open(id).await? else { return Ok(Driven::Overtaken) };
+    let Some(mut open) = p.store.open(id).await? else {
+        return Ok(Driven::Overtaken);
+    };
     if open.cc_digest.is_none() {
-        let Some(cc_digest) = compiler(p, &open).await? else { return Ok(Driven::Waits) };
+        let Some(cc_digest) = compiler(p, &open).await? else {
+            return Ok(Driven::Waits);
+        };
         open.cc_digest = Some(p.store.fix_compiler(id, &cc_digest).await?);
     }
     let (good, bad) = (open.good_commit.as_str().into(), open.bad_commit.as_str().into());
-    let history = p.trees.history(&open.tree, &good, &bad, open.first_parent).await?;
+    let history = p
+        .trees
+        .history(&open.tree, &good, &bad, open.first_parent)
+        .await?;
     let record = record(p, &open, &history).await?;
     let policy = record.policy.clone();
     let plan = {
         let history = Arc::clone(&history);
-        tokio::task::spawn_blocking(move || bisect::plan(&history, &record)).await.context("the planner")?
+        tokio::task::spawn_blocking(move || bisect::plan(&history, &record))
+            .await
+            .context("the planner")?
     };
     let (wants, wishes) = wanted(&plan)?;
     let ruling = match &plan.step {
-        Step::Run(_) | Step::Wait => Ruling::GoesOn { wake_s: wake_s(&open) },
+        Step::Run(_) | Step::Wait => Ruling::GoesOn {
+            wake_s: wake_s(&open),
+        },
         Step::Conclude(conclusion) => Ruling::Concluded {
             conclusion: json::conclusion_to_json(conclusion),
             said: said(conclusion),
@@ -102,20 +113,34 @@ async fn drive(p: &Passes, id: Uuid) -> anyhow::Result<Driven> {
 /// The compiler that builds the whole search: the one that most builders have. `None` until one was asked.
 async fn compiler(p: &Passes, open: &Open) -> anyhow::Result<Option<String>> {
     let recipe: RecipeDef = super::order::read("recipe", &open.recipe)?;
-    let RecipeDef::Kbuild { cc, .. } = &recipe else { return Ok(Some(String::new())) };
-    let builds = |m: &&config::Machine| m.roles.contains(&Role::Build) && super::dispatch::builds_for(m, &recipe);
-    let builders: Vec<String> = p.config.machines.values().filter(builds).map(|m| m.name.clone()).collect();
+    let RecipeDef::Kbuild { cc, .. } = &recipe else {
+        return Ok(Some(String::new()));
+    };
+    let builds =
+        |m: &&config::Machine| m.roles.contains(&Role::Build) && super::order::builds_for(m, &recipe);
+    let builders: Vec<String> = p
+        .config
+        .machines
+        .values()
+        .filter(builds)
+        .map(|m| m.name.clone())
+        .collect();
     let mut votes: BTreeMap<String, usize> = BTreeMap::new();
     for (_, probe) in p.store.probes(&builders).await? {
-        let digest = probe["compiler_digests"][cc.as_str()].as_str().unwrap_or_default();
+        let digest = probe["compiler_digests"][cc.as_str()]
+            .as_str()
+            .unwrap_or_default();
         *votes.entry(digest.to_string()).or_default() += 1;
     }
-    let most = votes.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
+    let most = votes
+        .into_iter()
+        .max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
     Ok(most.map(|(digest, _)| digest))
 }
 
 async fn record(p: &Passes, open: &Open, history: &History) -> anyhow::Result<Record> {
-    let mut policy = json::policy_from_json(&open.policy, "policy").map_err(|e| anyhow!("stored policy: {e}"))?;
+    let mut policy =
+        json::policy_from_json(&open.policy, "policy").map_err(|e| anyhow!("stored policy: {e}"))?;
     measured_costs(p, open, &mut policy.costs).await?;
     let kernel = |value: &serde_json::Value| {
         json::kernel_from_json(value, "kernel").map_err(|e| anyhow!("stored kernel: {e}"))
@@ -123,7 +148,10 @@ async fn record(p: &Passes, open: &Open, history: &History) -> anyhow::Result<Re
     let mut machines = Vec::new();
     for m in p.store.machines_for(open.id).await? {
         if !m.quarantined {
-            machines.push(Machine { id: MachineId::new(machine_id(&m.name, m.lane)), busy: m.busy });
+            machines.push(Machine {
+                id: MachineId::new(machine_id(&m.name, m.lane)),
+                busy: m.busy,
+            });
         }
     }
     let mut observations = Vec::new();
@@ -150,14 +178,33 @@ async fn record(p: &Passes, open: &Open, history: &History) -> anyhow::Result<Re
     for i in p.store.images_for(open.id).await? {
         let kernel = kernel(&i.kernel)?;
         if history.place(&kernel.commit).is_some() {
-            images.push(Image { kernel, digest: i.digest });
+            images.push(Image {
+                kernel,
+                digest: i.digest,
+            });
         }
     }
-    let overrides = p.store.overrides(open.id).await?.into_iter().filter_map(overridden).collect();
+    let overrides = p
+        .store
+        .overrides(open.id)
+        .await?
+        .into_iter()
+        .filter_map(overridden)
+        .collect();
     // Who also measures for this search has no time to build ahead.
-    let builds_only = |m: &&config::Machine| m.roles.contains(&Role::Build) && !open.machines.contains(&m.name);
+    let builds_only =
+        |m: &&config::Machine| m.roles.contains(&Role::Build) && !open.machines.contains(&m.name);
     let builders = u32::try_from(p.config.machines.values().filter(builds_only).count())?;
-    Ok(Record { policy, machines, builders, now_s: open.now_s, images, observations, pending, overrides })
+    Ok(Record {
+        policy,
+        machines,
+        builders,
+        now_s: open.now_s,
+        images,
+        observations,
+        pending,
+        overrides,
+    })
 }
 
 fn overridden(o: Overridden) -> Option<Override> {
@@ -167,7 +214,10 @@ fn overridden(o: Overridden) -> Option<Override> {
         "skip" => OverrideVerdict::Skip,
         _ => return None,
     };
-    Some(Override { commit: o.commit.as_str().into(), verdict })
+    Some(Override {
+        commit: o.commit.as_str().into(),
+        verdict,
+    })
 }
 
 /// What things really take here, once enough of them are known.
@@ -176,7 +226,13 @@ async fn measured_costs(p: &Passes, open: &Open, costs: &mut Costs) -> anyhow::R
     if builds.len() >= COSTS_FROM {
         costs.build_s = median(builds);
     }
-    let spent: Vec<_> = p.store.spent(open.id).await?.into_iter().filter(|s| s.runs > 0).collect();
+    let spent: Vec<_> = p
+        .store
+        .spent(open.id)
+        .await?
+        .into_iter()
+        .filter(|s| s.runs > 0)
+        .collect();
     if spent.len() >= COSTS_FROM {
         costs.run_s = median(spent.iter().map(|s| s.runs_s / s.runs as f64).collect());
         costs.boot_s = median(spent.iter().map(|s| (s.attempt_s - s.runs_s).max(0.0)).collect());
@@ -213,7 +269,9 @@ fn wanted(plan: &Plan) -> anyhow::Result<(Vec<Want>, Vec<Wish>)> {
         urgent,
     };
     let needed = jobs.iter().map(|job| wish(&job.kernel, true));
-    let wishes = needed.chain(plan.build_ahead.iter().map(|kernel| wish(kernel, false))).collect();
+    let wishes = needed
+        .chain(plan.build_ahead.iter().map(|kernel| wish(kernel, false)))
+        .collect();
     Ok((wants, wishes))
 }
 
@@ -221,12 +279,22 @@ fn wanted(plan: &Plan) -> anyhow::Result<(Vec<Want>, Vec<Wish>)> {
 fn wake_s(open: &Open) -> Option<f64> {
     let limits = &open.policy["limits"];
     let due = ["time_s", "ends_time_s"].map(|name| limits[name].as_f64());
-    due.into_iter().flatten().filter(|s| *s > open.now_s).min_by(f64::total_cmp)
+    due.into_iter()
+        .flatten()
+        .filter(|s| *s > open.now_s)
+        .min_by(f64::total_cmp)
 }
 
 fn said(conclusion: &Conclusion) -> String {
-    let named: Vec<String> = conclusion.first_bad.iter().map(|c| short_key(c.as_str())).collect();
-    let effect = conclusion.effect_pct.map(|pct| format!(" ({pct:+.1} %)")).unwrap_or_default();
+    let named: Vec<String> = conclusion
+        .first_bad
+        .iter()
+        .map(|c| short_key(c.as_str()))
+        .collect();
+    let effect = conclusion
+        .effect_pct
+        .map(|pct| format!(" ({pct:+.1} %)"))
+        .unwrap_or_default();
     match named.is_empty() {
         true => format!("{}{effect}", conclusion.status.word()),
         false => format!("{}: {}{effect}", conclusion.status.word(), named.join(", ")),

@@ -27,8 +27,14 @@ pub async fn words(
         id: open.id,
         url: format!("{}/bisections/{}", p.config.base_url(), open.number),
         tree: open.tree.clone(),
-        good: End { rev: account.good_rev.clone(), commit: open.good_commit.as_str().into() },
-        bad: End { rev: account.bad_rev.clone(), commit: open.bad_commit.as_str().into() },
+        good: End {
+            rev: account.good_rev.clone(),
+            commit: open.good_commit.as_str().into(),
+        },
+        bad: End {
+            rev: account.bad_rev.clone(),
+            commit: open.bad_commit.as_str().into(),
+        },
         candidates: history.candidates(),
         workload: case.workload,
         parameters: case.parameters,
@@ -45,12 +51,20 @@ pub async fn words(
         ended_at: Utc::now(),
     };
     let report = render(&evidence);
-    Ok(Words { subject: report.subject, mail: report.text, webhook: report.json })
+    Ok(Words {
+        subject: report.subject,
+        mail: report.text,
+        webhook: report.json,
+    })
 }
 
 fn spent(account: &Account, time_s: f64) -> Spent {
     let count = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
-    Spent { builds: count(account.builds), boots: count(account.boots), time_s }
+    Spent {
+        builds: count(account.builds),
+        boots: count(account.boots),
+        time_s,
+    }
 }
 
 fn machine(p: &Passes, name: &str) -> String {
@@ -70,7 +84,8 @@ async fn commits(
     plan: &Plan,
     conclusion: &Conclusion,
 ) -> anyhow::Result<BTreeMap<CommitId, CommitText>> {
-    let mut named: BTreeSet<CommitId> = [open.good_commit.as_str().into(), open.bad_commit.as_str().into()].into();
+    let mut named: BTreeSet<CommitId> =
+        [open.good_commit.as_str().into(), open.bad_commit.as_str().into()].into();
     named.extend(plan.suspects.iter().map(|s| s.commit.clone()));
     named.extend(plan.verdicts.iter().map(|v| v.commit.clone()));
     for list in [&conclusion.first_bad, &conclusion.improved, &conclusion.suspects] {

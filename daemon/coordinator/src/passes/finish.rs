@@ -27,9 +27,12 @@ pub fn ending(carried: &Carried, report: &Report, runs: &[Run]) -> anyhow::Resul
         },
         Report::Measured(measured) => self::measured(carried, measured, runs)?,
         // Our own mistake or the boot loader's: says nothing about the kernel that was asked for.
-        Report::BootFailed(failed) if failed.fault == "wrong_kernel" => {
-            Ending::Trouble { what: format!("another kernel than the one built was running: {}", failed.excerpt) }
-        }
+        Report::BootFailed(failed) if failed.fault == "wrong_kernel" => Ending::Trouble {
+            what: format!(
+                "another kernel than the one built was running: {}",
+                failed.excerpt
+            ),
+        },
         Report::BootFailed(failed) => Ending::BootFailed {
             boot: BootFact {
                 image_id,
@@ -38,7 +41,10 @@ pub fn ending(carried: &Carried, report: &Report, runs: &[Run]) -> anyhow::Resul
             },
         },
         Report::BenchmarkFailed(failed) => Ending::BenchmarkFailed {
-            boot: BootFact { image_id, ..BootFact::default() },
+            boot: BootFact {
+                image_id,
+                ..BootFact::default()
+            },
             sample: (!runs.is_empty()).then(|| sample(json!({}), runs)).transpose()?,
             what: failed.what.clone(),
         },
@@ -68,8 +74,17 @@ fn built(built: &Built) -> anyhow::Result<Ending> {
 }
 
 fn measured(carried: &Carried, measured: &Measured, runs: &[Run]) -> anyhow::Result<Ending> {
-    let CarriedWork::Measure { image_id, manifest, case, policy, .. } = &carried.work else {
-        return Ok(Ending::Trouble { what: "a measurement was reported for an order to build".into() });
+    let CarriedWork::Measure {
+        image_id,
+        manifest,
+        case,
+        policy,
+        ..
+    } = &carried.work
+    else {
+        return Ok(Ending::Trouble {
+            what: "a measurement was reported for an order to build".into(),
+        });
     };
     let image: ImageManifest = read("image", manifest)?;
     if let Some(what) = not_proved(&image, measured) {
@@ -88,11 +103,19 @@ fn measured(carried: &Carried, measured: &Measured, runs: &[Run]) -> anyhow::Res
     let counted: Vec<&Run> = runs.iter().filter(|run| !run.warmup).collect();
     let numbers = match numbers(&case, &policy, &counted)? {
         Ok(numbers) => numbers,
-        Err(what) => return Ok(Ending::BenchmarkFailed { boot, sample: Some(sample(json!({}), runs)?), what }),
+        Err(what) => {
+            return Ok(Ending::BenchmarkFailed {
+                boot,
+                sample: Some(sample(json!({}), runs)?),
+                what,
+            });
+        }
     };
     let (outcome, said) = outcome(&policy, &numbers);
-    let values: BTreeMap<&String, Vec<serde_json::Value>> =
-        numbers.iter().map(|(name, values)| (name, values.iter().map(as_json).collect())).collect();
+    let values: BTreeMap<&String, Vec<serde_json::Value>> = numbers
+        .iter()
+        .map(|(name, values)| (name, values.iter().map(as_json).collect()))
+        .collect();
     Ok(Ending::Measured {
         boot,
         sample: sample(serde_json::to_value(values)?, runs)?,
@@ -104,7 +127,10 @@ fn measured(carried: &Carried, measured: &Measured, runs: &[Run]) -> anyhow::Res
 
 /// The kernel that ran must be the one that was built; user space has nothing to prove.
 fn not_proved(image: &ImageManifest, measured: &Measured) -> Option<String> {
-    let (wanted, ran) = ((&image.build_id, &image.release), (&measured.proof.build_id, &measured.proof.release));
+    let (wanted, ran) = (
+        (&image.build_id, &image.release),
+        (&measured.proof.build_id, &measured.proof.release),
+    );
     match image.kind {
         ImageKind::Userspace => None,
         ImageKind::Kernel if wanted == ran => None,
@@ -117,7 +143,11 @@ fn not_proved(image: &ImageManifest, measured: &Measured) -> Option<String> {
 
 fn sample(values: serde_json::Value, runs: &[Run]) -> anyhow::Result<Sample> {
     let raw = serde_json::to_value(runs)?;
-    Ok(Sample { parser_version: parsers::VERSION.cast_signed(), values, raw })
+    Ok(Sample {
+        parser_version: parsers::VERSION.cast_signed(),
+        values,
+        raw,
+    })
 }
 
 /// Each metric's numbers, in the order of the runs that gave the judged one; or why there are none.
@@ -162,11 +192,16 @@ fn one(case: &Case, parser: &Parser, judged: &str, run: &Run) -> Result<BTreeMap
             };
         }
     }
-    let metrics = parser.parse(&run.stdout, &run.stderr).map_err(|e| e.to_string())?;
+    let metrics = parser
+        .parse(&run.stdout, &run.stderr)
+        .map_err(|e| e.to_string())?;
     let mut values = BTreeMap::new();
     for metric in &case.metrics {
-        let wanted =
-            Wanted { name: metric.name.clone(), unit: metric.unit.clone(), may_be_zero: metric.may_be_zero };
+        let wanted = Wanted {
+            name: metric.name.clone(),
+            unit: metric.unit.clone(),
+            may_be_zero: metric.may_be_zero,
+        };
         match parsers::judge_one(&metrics, &wanted) {
             Ok(value) => drop(values.insert(metric.name.clone(), Value::Exact(value))),
             Err(refusal) if metric.name == judged => return Err(refusal.to_string()),
@@ -207,7 +242,11 @@ fn outcome(policy: &Policy, numbers: &Numbers) -> (Outcome, String) {
 
 /// Four digits that count.
 fn short(x: f64) -> String {
-    let digits = if x == 0.0 { 0 } else { 3 - x.abs().log10().floor() as i32 };
+    let digits = if x == 0.0 {
+        0
+    } else {
+        3 - x.abs().log10().floor() as i32
+    };
     format!("{x:.*}", usize::try_from(digits.clamp(0, 9)).unwrap_or(0))
 }
 

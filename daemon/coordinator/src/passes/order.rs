@@ -32,7 +32,10 @@ pub enum NoOrder {
 
 /// What the numbers of a machine depend on besides the image.
 pub fn configured(machine: &Machine) -> Configured {
-    Configured { name: machine.name.clone(), lane: Definition::of("boot", &machine.boot) }
+    Configured {
+        name: machine.name.clone(),
+        lane: Definition::of("boot", &machine.boot),
+    }
 }
 
 fn measure_s(boot: &Boot, bench: &Bench) -> u64 {
@@ -44,6 +47,17 @@ fn measure_s(boot: &Boot, bench: &Bench) -> u64 {
     let steps = (bench.setup.len() + bench.teardown.len()) as u64;
     let runs = u64::from(bench.warmup_runs) + u64::from(bench.runs);
     boot_s + steps * step_s + runs * u64::from(bench.run_limit_s)
+}
+
+/// Can this machine make kernels of the recipe's architecture? Cross compilers are not assumed.
+pub fn builds_for(machine: &Machine, recipe: &RecipeDef) -> bool {
+    let (RecipeDef::Kbuild { arch, .. } | RecipeDef::Command { arch, .. }) = recipe;
+    match (arch.as_str(), machine.arch.as_str()) {
+        ("um", _) => true,
+        ("x86" | "i386", "x86_64") => true,
+        ("arm64", "aarch64") | ("aarch64", "arm64") => true,
+        (arch, has) => arch == has,
+    }
 }
 
 /// Seconds after which an attempt's agent must have given up by itself, its supplies' way included.
@@ -61,7 +75,14 @@ pub fn measure_deadline_s(machine: &Machine, lane: &BootMethod, case: &Case, run
 /// The order of an attempt; the same whoever makes it, so an adopted attempt goes on under it.
 pub async fn order(p: &Passes, machine: &Machine, carried: &Carried) -> Result<(Order, Supplies), NoOrder> {
     let (work, supplies, own_s) = match &carried.work {
-        CarriedWork::Build { tree, kernel, recipe, recipe_digest, cc_digest, .. } => {
+        CarriedWork::Build {
+            tree,
+            kernel,
+            recipe,
+            recipe_digest,
+            cc_digest,
+            ..
+        } => {
             let kernel = kernel_from_json(kernel, "builds.kernel").map_err(|e| anyhow!("{e}"))?;
             let recipe: RecipeDef = read("recipe", recipe)?;
             let oid = match p.trees.compose(tree, &kernel).await {
@@ -79,21 +100,37 @@ pub async fn order(p: &Passes, machine: &Machine, carried: &Carried) -> Result<(
                 recipe: told(&recipe, &kernel, recipe_digest, cc_digest),
             };
             let bases = bases(p, tree, recipe_digest).await?;
-            let supplies = Supplies { tree: Some(tree_supply(p, tree, oid, bases)), files: Vec::new() };
+            let supplies = Supplies {
+                tree: Some(tree_supply(p, tree, oid, bases)),
+                files: Vec::new(),
+            };
             (Work::Build(build), supplies, u64::from(*limit_s))
         }
-        CarriedWork::Measure { runs, manifest, case, lane, .. } => {
+        CarriedWork::Measure {
+            runs,
+            manifest,
+            case,
+            lane,
+            ..
+        } => {
             let image: ImageManifest = read("image", manifest)?;
             let case: Case = read("case", case)?;
             let lane: BootMethod = read("lane", lane)?;
             let runs = u32::try_from(*runs).unwrap_or(1);
             let mut files = Vec::new();
             for sha256 in image.files.iter().map(|f| &f.sha256).chain(case.files.values()) {
-                files.push((sha256.clone(), p.images.path(sha256).map_err(anyhow::Error::from)?));
+                files.push((
+                    sha256.clone(),
+                    p.images.path(sha256).map_err(anyhow::Error::from)?,
+                ));
             }
             let (boot, bench) = (boot(&lane), bench(&case, runs));
             let own_s = measure_s(&boot, &bench);
-            (Work::Measure(Measure { image, boot, bench }), Supplies { tree: None, files }, own_s)
+            (
+                Work::Measure(Measure { image, boot, bench }),
+                Supplies { tree: None, files },
+                own_s,
+            )
         }
     };
     let order = Order {
@@ -140,9 +177,16 @@ fn told(recipe: &RecipeDef, kernel: &bisect::Kernel, recipe_digest: &str, cc_dig
             image,
             jobs,
         }),
-        RecipeDef::Command { command, artefacts, arch, limit_s: _ } => {
-            Recipe::Command(CommandBuild { command, artefacts, arch })
-        }
+        RecipeDef::Command {
+            command,
+            artefacts,
+            arch,
+            limit_s: _,
+        } => Recipe::Command(CommandBuild {
+            command,
+            artefacts,
+            arch,
+        }),
     }
 }
 
@@ -164,7 +208,10 @@ fn tree_supply(p: &Passes, tree: &str, oid: String, bases: Vec<String>) -> TreeS
         pack: Box::new(move |have| {
             let (trees, tree, wanted) = (trees.clone(), tree.clone(), wanted.clone());
             Box::pin(async move {
-                let pack = trees.pack(&tree, &wanted, &have).await.map_err(|e| e.to_string())?;
+                let pack = trees
+                    .pack(&tree, &wanted, &have)
+                    .await
+                    .map_err(|e| e.to_string())?;
                 Ok(Box::pin(pack) as crate::fleet::PackStream)
             })
         }),

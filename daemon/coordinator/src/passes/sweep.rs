@@ -54,14 +54,22 @@ async fn probe_machines(p: &Passes) -> anyhow::Result<()> {
 
 async fn probe_one(p: &Passes, machine: &str) -> anyhow::Result<()> {
     let probe = p.fleet.probe(machine).await?;
-    p.store.store_probe(machine, &serde_json::to_value(&probe)?).await?;
+    p.store
+        .store_probe(machine, &serde_json::to_value(&probe)?)
+        .await?;
     tidy(p, machine, &probe).await
 }
 
 /// Orders on a machine whose attempts have ended here: those that run are stopped, reports that never arrived
 /// are taken, spools erased. Orders that are no attempts of ours are left alone.
 async fn tidy(p: &Passes, machine: &str, probe: &Probe) -> anyhow::Result<()> {
-    let state = |id: &Uuid| probe.orders.iter().find(|o| o.id == id.to_string()).map(|o: &OrderState| o.running);
+    let state = |id: &Uuid| {
+        probe
+            .orders
+            .iter()
+            .find(|o| o.id == id.to_string())
+            .map(|o: &OrderState| o.running)
+    };
     let ids: Vec<Uuid> = probe.orders.iter().filter_map(|o| o.id.parse().ok()).collect();
     for ended in p.store.ended_among(&ids).await? {
         let order = ended.id.to_string();
@@ -77,27 +85,21 @@ async fn tidy(p: &Passes, machine: &str, probe: &Probe) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stops what runs on a machine for attempts that have ended, so that it takes new orders.
-pub(super) async fn stop_stale_orders(p: &Passes, machine: &str) -> anyhow::Result<()> {
-    let probe = p.fleet.probe(machine).await?;
-    let running = probe.orders.iter().filter(|o| o.running).filter_map(|o| o.id.parse().ok());
-    let ids: Vec<Uuid> = running.collect();
-    for ended in p.store.ended_among(&ids).await? {
-        tracing::info!(machine, order = %ended.id, "stopping an order whose attempt has ended");
-        p.fleet.cancel(machine, &ended.id.to_string()).await?;
-    }
-    Ok(())
-}
-
 /// A report that never arrived while its attempt was carried.
 async fn late(p: &Passes, machine: &str, attempt: Uuid) -> anyhow::Result<()> {
-    let Some(carried) = p.store.carried(attempt).await? else { return Ok(()) };
-    let Some(machine) = p.config.machines.get(machine) else { return Ok(()) };
+    let Some(carried) = p.store.carried(attempt).await? else {
+        return Ok(());
+    };
+    let Some(machine) = p.config.machines.get(machine) else {
+        return Ok(());
+    };
     let (order, _) = order::order(p, machine, &carried).await?;
     let (send, mut lines) = mpsc::channel(256);
     let from = carried.seen_lines.cast_unsigned();
     // The order is known there, so nothing is supplied and nothing started.
-    let follow = p.fleet.carry(&machine.name, &order, Default::default(), from, send);
+    let follow = p
+        .fleet
+        .carry(&machine.name, &order, Default::default(), from, send);
     let keep = carry::keep_all(p, &carried, &mut lines);
     let (report, kept) = timeout(LATE_LIMIT, async { tokio::join!(follow, keep) }).await?;
     kept?;

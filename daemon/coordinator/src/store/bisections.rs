@@ -110,7 +110,11 @@ pub enum Ruling {
     /// Goes on; plan again after so many seconds since submission even if no fact comes.
     GoesOn { wake_s: Option<f64> },
     /// Ends; everybody who asked is owed these words, in the same transaction.
-    Concluded { conclusion: Value, said: String, words: Words },
+    Concluded {
+        conclusion: Value,
+        said: String,
+        words: Words,
+    },
 }
 
 impl Store {
@@ -278,7 +282,9 @@ impl Store {
     }
 
     pub async fn unpinned(&self, id: Uuid) -> Result<()> {
-        sqlx::query!("update bisections set pinned = false where id = $1", id).execute(&self.pool).await?;
+        sqlx::query!("update bisections set pinned = false where id = $1", id)
+            .execute(&self.pool)
+            .await?;
         Ok(())
     }
 }
@@ -327,7 +333,11 @@ pub(crate) async fn decide(
             .await?;
             ring(db).await
         }
-        Ruling::Concluded { conclusion, said, words } => {
+        Ruling::Concluded {
+            conclusion,
+            said,
+            words,
+        } => {
             sqlx::query!(
                 "update bisections set planned_version = $2, state = 'concluded', ended_at = now(), wake_at = null,
                         conclusion = $3

@@ -46,18 +46,31 @@ impl Cluster {
         let socket_dir = match running(&place)? {
             Some(pid) => {
                 let socket_dir = wait_ready(&place, pid)?;
-                tracing::info!("private Postgres in {} is running already (pid {pid})", place.data().display());
+                tracing::info!(
+                    "private Postgres in {} is running already (pid {pid})",
+                    place.data().display()
+                );
                 socket_dir
             }
             None => launch(&place, &binaries)?,
         };
         let users = open_lock(&place.home.join("users"))?;
-        users.lock_shared().with_context(|| format!("{}: cannot be locked", place.home.join("users").display()))?;
-        Ok(Cluster { place, binaries, socket_dir, users })
+        users
+            .lock_shared()
+            .with_context(|| format!("{}: cannot be locked", place.home.join("users").display()))?;
+        Ok(Cluster {
+            place,
+            binaries,
+            socket_dir,
+            users,
+        })
     }
 
     pub fn url(&self) -> String {
-        format!("postgres:///postgres?user=perfbisect&host={}", percent(&self.socket_dir))
+        format!(
+            "postgres:///postgres?user=perfbisect&host={}",
+            percent(&self.socket_dir)
+        )
     }
 
     /// Where it keeps its data.
@@ -68,13 +81,17 @@ impl Cluster {
     /// A clean end: stops the cluster unless another daemon still uses it.
     pub fn stop(self) -> anyhow::Result<()> {
         let _one_at_a_time = locked(&self.place.home.join("lock"))?;
-        self.users.unlock().context("the private Postgres' list of users cannot be left")?;
+        self.users
+            .unlock()
+            .context("the private Postgres' list of users cannot be left")?;
         if self.users.try_lock().is_err() {
             tracing::info!("private Postgres runs on: another daemon uses it");
             return Ok(());
         }
         let mut stop = self.place.owner.command(&self.binaries.dir.join("pg_ctl"));
-        stop.arg("-D").arg(self.place.data()).args(["-m", "fast", "-w", "-t", "60", "stop"]);
+        stop.arg("-D")
+            .arg(self.place.data())
+            .args(["-m", "fast", "-w", "-t", "60", "stop"]);
         carried_out(&mut stop, &self.place)
     }
 }
@@ -85,9 +102,24 @@ fn init(place: &Place, binaries: &Binaries) -> anyhow::Result<()> {
     if aside.exists() {
         std::fs::remove_dir_all(&aside).with_context(|| format!("{}: cannot be removed", aside.display()))?;
     }
-    tracing::info!("making a private Postgres {} cluster in {}", binaries.major, place.data().display());
+    tracing::info!(
+        "making a private Postgres {} cluster in {}",
+        binaries.major,
+        place.data().display()
+    );
     let mut initdb = place.owner.command(&binaries.dir.join("initdb"));
-    initdb.args(["-U", "perfbisect", "-A", "trust", "-E", "UTF8", "--locale=C", "-D"]).arg(&aside);
+    initdb
+        .args([
+            "-U",
+            "perfbisect",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "-D",
+        ])
+        .arg(&aside);
     carried_out(&mut initdb, place)?;
     let conf = aside.join("postgresql.conf");
     let text = std::fs::read_to_string(&conf).with_context(|| conf.display().to_string())?;
@@ -109,11 +141,20 @@ fn launch(place: &Place, binaries: &Binaries) -> anyhow::Result<PathBuf> {
     let since = Instant::now();
     loop {
         let mut start = place.owner.command(&binaries.dir.join("pg_ctl"));
-        start.arg("-D").arg(place.data()).arg("-l").arg(place.home.join("log"));
-        start.args(["-w", "-t"]).arg(START_LIMIT.as_secs().to_string()).arg("start");
+        start
+            .arg("-D")
+            .arg(place.data())
+            .arg("-l")
+            .arg(place.home.join("log"));
+        start
+            .args(["-w", "-t"])
+            .arg(START_LIMIT.as_secs().to_string())
+            .arg("start");
         match carried_out(&mut start, place) {
             Ok(()) => return Ok(socket_dir),
-            Err(_) if orphans(place) && since.elapsed() < ORPHANS_LIMIT => std::thread::sleep(LOOK_AGAIN * 10),
+            Err(_) if orphans(place) && since.elapsed() < ORPHANS_LIMIT => {
+                std::thread::sleep(LOOK_AGAIN * 10)
+            }
             Err(error) => return Err(error),
         }
     }
@@ -137,14 +178,20 @@ fn running(place: &Place) -> anyhow::Result<Option<u32>> {
     if let Some(pid) = pid {
         // A postmaster works in its data folder.
         let works_in = std::fs::read_link(format!("/proc/{pid}/cwd"));
-        let data = place.data().canonicalize().with_context(|| place.data().display().to_string())?;
+        let data = place
+            .data()
+            .canonicalize()
+            .with_context(|| place.data().display().to_string())?;
         match works_in {
             Ok(folder) if folder == data => return Ok(Some(pid)),
             Ok(_) => {}
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => {
                 return Err(e).with_context(|| {
-                    format!("{}: process {pid} belongs to another user; stop that Postgres first", file.display())
+                    format!(
+                        "{}: process {pid} belongs to another user; stop that Postgres first",
+                        file.display()
+                    )
                 });
             }
         }
@@ -177,12 +224,20 @@ fn wait_ready(place: &Place, pid: u32) -> anyhow::Result<PathBuf> {
 
 fn carried_out(command: &mut Command, place: &Place) -> anyhow::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let done = command.stdin(Stdio::null()).output().with_context(|| format!("{program} cannot be started"))?;
+    let done = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{program} cannot be started"))?;
     if done.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&done.stderr);
-    bail!("{program} failed ({}): {}\n{}", done.status, said.trim(), log_tail(place))
+    bail!(
+        "{program} failed ({}): {}\n{}",
+        done.status,
+        said.trim(),
+        log_tail(place)
+    )
 }
 
 fn log_tail(place: &Place) -> String {
@@ -205,13 +260,20 @@ fn open_lock(path: &Path) -> anyhow::Result<File> {
 /// Held until dropped.
 fn locked(path: &Path) -> anyhow::Result<File> {
     let file = open_lock(path)?;
-    file.lock().with_context(|| format!("{}: cannot be locked", path.display()))?;
+    file.lock()
+        .with_context(|| format!("{}: cannot be locked", path.display()))?;
     Ok(file)
 }
 
 fn percent(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./~".contains(&b);
-    let one = |b: &u8| if plain(*b) { char::from(*b).to_string() } else { format!("%{b:02X}") };
+    let one = |b: &u8| {
+        if plain(*b) {
+            char::from(*b).to_string()
+        } else {
+            format!("%{b:02X}")
+        }
+    };
     path.as_os_str().as_bytes().iter().map(one).collect()
 }

@@ -184,7 +184,9 @@ impl Store {
 
     /// It did not answer: to be asked by the next sweep.
     pub async fn probe_again(&self, machine: &str) -> Result<()> {
-        sqlx::query!("update machines set probed_at = null where name = $1", machine).execute(&self.pool).await?;
+        sqlx::query!("update machines set probed_at = null where name = $1", machine)
+            .execute(&self.pool)
+            .await?;
         Ok(())
     }
 

@@ -18,7 +18,10 @@ impl Binaries {
     pub fn find(configured: Option<&Path>, made_by: Option<u32>) -> anyhow::Result<Binaries> {
         let found = match configured {
             Some(dir) => vec![Self::at(dir)?.with_context(|| {
-                format!("postgres_bin_dir = \"{}\": no initdb, pg_ctl and postgres there", dir.display())
+                format!(
+                    "postgres_bin_dir = \"{}\": no initdb, pg_ctl and postgres there",
+                    dir.display()
+                )
             })?],
             None => Self::on_this_system()?,
         };
@@ -28,7 +31,9 @@ impl Binaries {
                  programs), or set database_url to one that runs, or postgres_bin_dir to the folder of pg_ctl"
             );
         };
-        let Some(made_by) = made_by else { return Ok(first.clone()) };
+        let Some(made_by) = made_by else {
+            return Ok(first.clone());
+        };
         let of_age = found.iter().find(|b| b.major == made_by);
         of_age.cloned().with_context(|| {
             format!(
@@ -58,7 +63,10 @@ impl Binaries {
     }
 
     fn at(dir: &Path) -> anyhow::Result<Option<Binaries>> {
-        if !["initdb", "pg_ctl", "postgres"].iter().all(|program| dir.join(program).is_file()) {
+        if !["initdb", "pg_ctl", "postgres"]
+            .iter()
+            .all(|program| dir.join(program).is_file())
+        {
             return Ok(None);
         }
         let program = dir.join("postgres");
@@ -68,11 +76,20 @@ impl Binaries {
             .with_context(|| format!("{} cannot be started", program.display()))?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         // `postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)`
-        let version = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+        let version = said
+            .split_whitespace()
+            .find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
         let major = version.and_then(|v| v.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
         match major {
-            Some(major) => Ok(Some(Binaries { dir: dir.to_path_buf(), major })),
-            None => bail!("{} --version says `{}`: no version in it", program.display(), said.trim()),
+            Some(major) => Ok(Some(Binaries {
+                dir: dir.to_path_buf(),
+                major,
+            })),
+            None => bail!(
+                "{} --version says `{}`: no version in it",
+                program.display(),
+                said.trim()
+            ),
         }
     }
 }

@@ -27,19 +27,29 @@ impl Owner {
         if let Ok(data) = state_dir.join("pg/data").metadata()
             && data.uid() != 0
         {
-            return Ok(Owner(Some((data.uid(), data.gid(), format!("user {}", data.uid())))));
+            return Ok(Owner(Some((
+                data.uid(),
+                data.gid(),
+                format!("user {}", data.uid()),
+            ))));
         }
         let passwd = std::fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
         let entry = |name: &str| {
             passwd.lines().find_map(|line| {
                 let fields: Vec<&str> = line.split(':').collect();
                 (fields.first() == Some(&name)).then_some(())?;
-                Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?, name.to_string()))
+                Some((
+                    fields.get(2)?.parse().ok()?,
+                    fields.get(3)?.parse().ok()?,
+                    name.to_string(),
+                ))
             })
         };
         match entry("postgres").or_else(|| entry("nobody")) {
             Some(user) => Ok(Owner(Some(user))),
-            None => bail!("Postgres does not run as root, and /etc/passwd has neither `postgres` nor `nobody`"),
+            None => {
+                bail!("Postgres does not run as root, and /etc/passwd has neither `postgres` nor `nobody`")
+            }
         }
     }
 
@@ -93,8 +103,11 @@ pub(super) struct Place {
 
 impl Place {
     pub fn find(state_dir: &Path, owner: &Owner) -> anyhow::Result<Place> {
-        std::fs::create_dir_all(state_dir).with_context(|| format!("{}: cannot be made", state_dir.display()))?;
-        let state_dir = state_dir.canonicalize().with_context(|| state_dir.display().to_string())?;
+        std::fs::create_dir_all(state_dir)
+            .with_context(|| format!("{}: cannot be made", state_dir.display()))?;
+        let state_dir = state_dir
+            .canonicalize()
+            .with_context(|| state_dir.display().to_string())?;
         let hash = sha256_hex(state_dir.as_os_str().as_bytes())[..12].to_string();
         let within = state_dir.join("pg");
         let home = match owner.barred_at(&state_dir) {
@@ -116,7 +129,11 @@ impl Place {
             }
         };
         private_folder(&home, owner)?;
-        Ok(Place { home, owner: owner.clone(), hash })
+        Ok(Place {
+            home,
+            owner: owner.clone(),
+            hash,
+        })
     }
 
     pub fn data(&self) -> PathBuf {
@@ -129,7 +146,9 @@ impl Place {
         match std::fs::read_to_string(&file) {
             Ok(text) => {
                 let major = text.trim().split('.').next().and_then(|major| major.parse().ok());
-                Ok(Some(major.with_context(|| format!("{}: `{}` is no version", file.display(), text.trim()))?))
+                Ok(Some(major.with_context(|| {
+                    format!("{}: `{}` is no version", file.display(), text.trim())
+                })?))
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| file.display().to_string()),
@@ -149,13 +168,21 @@ impl Place {
             let folder = base.join(&name);
             match private_folder(&folder, &self.owner) {
                 Ok(()) => {
-                    tracing::info!("{} is too long for a socket: it is in {}", within.display(), folder.display());
+                    tracing::info!(
+                        "{} is too long for a socket: it is in {}",
+                        within.display(),
+                        folder.display()
+                    );
                     return Ok(folder);
                 }
                 Err(error) => tried.push(format!("{error:#}")),
             }
         }
-        bail!("{} is too long for a socket, and there is no other place: {}", within.display(), tried.join("; "))
+        bail!(
+            "{} is too long for a socket, and there is no other place: {}",
+            within.display(),
+            tried.join("; ")
+        )
     }
 }
 
@@ -164,7 +191,9 @@ fn private_folder(folder: &Path, owner: &Owner) -> anyhow::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => owner.give(folder),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            let found = folder.symlink_metadata().with_context(|| folder.display().to_string())?;
+            let found = folder
+                .symlink_metadata()
+                .with_context(|| folder.display().to_string())?;
             ensure!(found.is_dir(), "{} is no folder", folder.display());
             let root_left_it = rustix::process::geteuid().is_root() && found.uid() == 0;
             ensure!(

@@ -1,0 +1,315 @@
+//! The end of an attempt at a job: its boot and sample, and the job's one outcome or its next attempt.
+
+use super::{BootFact, Ending, Finished, Row, Sample, barred, end_attempt, pause_s};
+use crate::store::jobs::short_key;
+use crate::store::machines::{lost_one, proved_well};
+use crate::store::{Result, say, storable, storable_json};
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// Attempts of a job that may end by the lab's trouble before it is `lost`.
+const JOB_TROUBLES_LIMIT: i32 = 3;
+/// Failed boots in a row of an image that never booted before it counts as not booting: one may be an accident.
+const FAILED_BOOTS_LIMIT: i64 = 2;
+/// The same of an image that has booted: it can, so it is flaky, and a flaky boot says nothing about speed.
+/// One that fails one time in three is called unbootable with 1 in 81.
+const FAILED_BOOTS_LIMIT_FLAKY: i64 = 4;
+/// Failed benchmarks in a row before the benchmark counts as not running on this kernel.
+const FAILED_BENCHMARKS_LIMIT: i64 = 2;
+
+pub(super) struct JobRow {
+    id: Uuid,
+    bisection: Uuid,
+    kernel_key: String,
+    lane: i32,
+    done: bool,
+    failures: i32,
+    case_digest: String,
+}
+
+pub(super) async fn lock_job(db: &mut PgConnection, job: Uuid) -> Result<JobRow> {
+    let j = sqlx::query!(
+        r#"select j.id, j.bisection_id, j.kernel_key, j.lane, j.state = 'done' as "done!", j.failures, b.case_digest
+           from jobs j join bisections b on b.id = j.bisection_id where j.id = $1 for no key update of j"#,
+        job
+    )
+    .fetch_one(db)
+    .await?;
+    Ok(JobRow {
+        id: j.id,
+        bisection: j.bisection_id,
+        kernel_key: j.kernel_key,
+        lane: j.lane,
+        done: j.done,
+        failures: j.failures,
+        case_digest: j.case_digest,
+    })
+}
+
+pub(super) async fn finish_job(
+    db: &mut PgConnection,
+    row: &Row,
+    job: &JobRow,
+    report: Option<&Value>,
+    ending: &Ending,
+) -> Result<Finished> {
+    if let Some(no) = barred(row, ending) {
+        return Ok(no);
+    }
+    end_attempt(db, row, report, ending).await?;
+    if job.done {
+        return Ok(Finished::Evidence);
+    }
+    let on = format!("{} on {}", short_key(&job.kernel_key), row.machine);
+    match ending {
+        Ending::Measured {
+            boot,
+            sample,
+            outcome,
+            first_run_s,
+            said,
+        } => {
+            let boot = keep_boot(db, row, job, boot).await?;
+            keep_sample(db, boot, job, sample).await?;
+            proved_well(db, &row.machine).await?;
+            observe(db, row, job, outcome, Some(boot), *first_run_s).await?;
+            say(db, job.bisection, "measured", &format!("{on}: {said}")).await?;
+        }
+        Ending::BootFailed { boot } => {
+            let fault = boot
+                .fault
+                .as_ref()
+                .and_then(|f| f["fault"].as_str())
+                .unwrap_or("no boot")
+                .to_string();
+            let kept = keep_boot(db, row, job, boot).await?;
+            proved_well(db, &row.machine).await?;
+            let failed = sqlx::query!(
+                r#"select count(*) filter (where a.job_id = $2 and o.outcome = 'failed') as "here!",
+                          coalesce(bool_or(o.outcome = 'booted'), false) as "booted!"
+                   from boots o left join attempts a on a.id = o.attempt_id where o.image_id = $1"#,
+                boot.image_id,
+                job.id
+            )
+            .fetch_one(&mut *db)
+            .await?;
+            let limit = if failed.booted {
+                FAILED_BOOTS_LIMIT_FLAKY
+            } else {
+                FAILED_BOOTS_LIMIT
+            };
+            if failed.here >= limit {
+                observe(db, row, job, &Value::from("boot_failed"), Some(kept), 0.0).await?;
+                say(
+                    db,
+                    job.bisection,
+                    "failed",
+                    &format!("{on} does not boot ({fault})"),
+                )
+                .await?;
+            } else {
+                again(db, job, 0.0).await?;
+                say(
+                    db,
+                    job.bisection,
+                    "retry",
+                    &format!("{on} did not boot ({fault}), trying once more"),
+                )
+                .await?;
+            }
+        }
+        Ending::BenchmarkFailed { boot, sample, what } => {
+            let kept = keep_boot(db, row, job, boot).await?;
+            if let Some(sample) = sample {
+                keep_sample(db, kept, job, sample).await?;
+            }
+            proved_well(db, &row.machine).await?;
+            let failed = sqlx::query_scalar!(
+                r#"select count(*) as "n!" from attempts a join boots o on o.attempt_id = a.id
+                   where a.job_id = $1 and a.ended_by = 'report' and o.outcome = 'booted'"#,
+                job.id
+            )
+            .fetch_one(&mut *db)
+            .await?;
+            if failed >= FAILED_BENCHMARKS_LIMIT {
+                observe(db, row, job, &Value::from("benchmark_failed"), Some(kept), 0.0).await?;
+                say(
+                    db,
+                    job.bisection,
+                    "failed",
+                    &format!("{on}: the benchmark fails: {what}"),
+                )
+                .await?;
+            } else {
+                again(db, job, 0.0).await?;
+                say(
+                    db,
+                    job.bisection,
+                    "retry",
+                    &format!("{on}: {what}; trying once more"),
+                )
+                .await?;
+            }
+        }
+        Ending::Trouble { what } | Ending::Gone { what } => {
+            sqlx::query!("update jobs set failures = failures + 1 where id = $1", job.id)
+                .execute(&mut *db)
+                .await?;
+            if job.failures + 1 >= JOB_TROUBLES_LIMIT {
+                observe(db, row, job, &Value::from("lost"), None, 0.0).await?;
+                lost_one(db, &row.machine).await?;
+                say(
+                    db,
+                    job.bisection,
+                    "lost",
+                    &format!("{on}: given up, the lab's trouble: {what}"),
+                )
+                .await?;
+            } else {
+                again(db, job, pause_s(job.failures)).await?;
+                say(
+                    db,
+                    job.bisection,
+                    "trouble",
+                    &format!("{on}: {what}; trying again"),
+                )
+                .await?;
+            }
+        }
+        Ending::Cancelled => {
+            sqlx::query!(
+                "update jobs set state = 'cancelled', ended_at = now() where id = $1",
+                job.id
+            )
+            .execute(&mut *db)
+            .await?;
+            raise(db, job.bisection).await?;
+        }
+        Ending::Built { .. } | Ending::BuildFailed { .. } => {
+            sqlx::query!("update jobs set failures = failures + 1 where id = $1", job.id)
+                .execute(&mut *db)
+                .await?;
+            again(db, job, pause_s(job.failures)).await?;
+            say(
+                db,
+                job.bisection,
+                "trouble",
+                &format!("{on}: answered an order to measure with a build"),
+            )
+            .await?;
+        }
+    }
+    Ok(Finished::Recorded)
+}
+
+/// Another attempt, if its search still wants it.
+async fn again(db: &mut PgConnection, job: &JobRow, pause_s: f64) -> Result<()> {
+    sqlx::query!(
+        "update jobs j set state = case when b.state = 'open' then 'wanted' else 'cancelled' end,
+                ended_at = case when b.state = 'open' then null else now() end,
+                not_before = now() + make_interval(secs => $2)
+         from bisections b where b.id = j.bisection_id and j.id = $1",
+        job.id,
+        pause_s
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+async fn raise(db: &mut PgConnection, bisection: Uuid) -> Result<()> {
+    sqlx::query!(
+        "update bisections set record_version = record_version + 1 where id = $1",
+        bisection
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+async fn keep_boot(db: &mut PgConnection, row: &Row, job: &JobRow, boot: &BootFact) -> Result<Uuid> {
+    // The machine's row is locked, so numbers of its boots are given out one at a time.
+    let id = sqlx::query_scalar!(
+        r#"insert into boots (id, attempt_id, image_id, machine, lane, number, started_at, boot_id, outcome, fault,
+                              proof, environment, seconds)
+           select $1, $2, $3, $4, $5,
+                  (select coalesce(max(number) + 1, 0) from boots where image_id = $3 and machine = $4 and lane = $5),
+                  a.started_at, $6, case when $7::jsonb is null then 'booted' else 'failed' end, $7, $8, $9, $10
+           from attempts a where a.id = $2
+           returning id"#,
+        Uuid::now_v7(),
+        row.id,
+        boot.image_id,
+        row.machine,
+        job.lane,
+        storable(&boot.boot_id),
+        boot.fault.clone().map(storable_json),
+        boot.proof.clone().map(storable_json),
+        object(&boot.environment),
+        object(&boot.seconds)
+    )
+    .fetch_one(db)
+    .await?;
+    Ok(id)
+}
+
+fn object(value: &Value) -> Value {
+    if value.is_object() {
+        storable_json(value.clone())
+    } else {
+        Value::Object(Default::default())
+    }
+}
+
+async fn keep_sample(db: &mut PgConnection, boot: Uuid, job: &JobRow, sample: &Sample) -> Result<()> {
+    sqlx::query!(
+        "insert into samples (boot_id, case_digest, parser_version, values, raw) values ($1, $2, $3, $4, $5)",
+        boot,
+        job.case_digest,
+        sample.parser_version,
+        sample.values,
+        storable_json(sample.raw.clone())
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// The one outcome of a job. Another attempt of it that still runs has nothing more to say.
+async fn observe(
+    db: &mut PgConnection,
+    row: &Row,
+    job: &JobRow,
+    outcome: &Value,
+    boot: Option<Uuid>,
+    first_run_s: f64,
+) -> Result<()> {
+    sqlx::query!(
+        "insert into observations (bisection_id, job_id, kernel_key, kernel, machine, lane, replicate, outcome,
+                                   boot_id, observed_at)
+         select j.bisection_id, j.id, j.kernel_key, j.kernel, j.machine, j.lane, j.replicate, $3, $4,
+                a.started_at + make_interval(secs => $5)
+         from jobs j, attempts a where j.id = $1 and a.id = $2",
+        job.id,
+        row.id,
+        outcome,
+        boot,
+        first_run_s
+    )
+    .execute(&mut *db)
+    .await?;
+    sqlx::query!(
+        "update jobs set state = 'done', ended_at = now() where id = $1",
+        job.id
+    )
+    .execute(&mut *db)
+    .await?;
+    sqlx::query!(
+        "update attempts set cancel_asked = true where job_id = $1 and state = 'held'",
+        job.id
+    )
+    .execute(&mut *db)
+    .await?;
+    raise(db, job.bisection).await
+}
