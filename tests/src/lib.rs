@@ -7,6 +7,7 @@ pub mod binaries;
 pub mod daemon;
 pub mod kernel_tree;
 pub mod postgres;
+pub mod receiver;
 pub mod simlab;
 pub mod smtp;
 pub mod user_tree;

@@ -1,8 +1,6 @@
 //! Everybody who is to be told is told once: real Postgres, a real SMTP server, a real HTTP receiver.
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use coordinator::case::Definition;
@@ -13,12 +11,12 @@ use coordinator::store::notices::{TRIES_LIMIT, Words, owe};
 use coordinator::store::{Channel, Recipient, Store, Submission, Submitted};
 use hmac::{Hmac, KeyInit, Mac};
 use lab::postgres::Postgres;
+use lab::receiver::Receiver;
 use lab::smtp::{Manner, Smtp};
 use serde_json::json;
 use sha2::Sha256;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use tokio::net::TcpListener;
 use uuid::Uuid;
 
 const KEY: [u8; 32] = [7; 32];
@@ -66,55 +64,6 @@ async fn owed(store: &Store, recipients: &[(Channel, String)]) -> Uuid {
     assert_eq!(owe(&mut tx, id, &words).await.unwrap(), 0, "owed once");
     tx.commit().await.unwrap();
     id
-}
-
-#[derive(Clone, PartialEq, Debug)]
-struct Call {
-    headers: HeaderMap,
-    body: String,
-}
-
-/// An HTTP receiver that answers as it is told and keeps every call.
-struct Receiver {
-    port: u16,
-    calls: Arc<Mutex<Vec<Call>>>,
-    answer: Arc<Mutex<StatusCode>>,
-}
-
-type Kept = (Arc<Mutex<Vec<Call>>>, Arc<Mutex<StatusCode>>);
-
-impl Receiver {
-    async fn listen(port: u16) -> Receiver {
-        let listener = TcpListener::bind(("127.0.0.1", port))
-            .await
-            .expect("the port is free");
-        let port = listener.local_addr().unwrap().port();
-        let (calls, answer): Kept = (Arc::default(), Arc::new(Mutex::new(StatusCode::NO_CONTENT)));
-        async fn take(
-            State((calls, answer)): State<Kept>,
-            headers: HeaderMap,
-            body: Bytes,
-        ) -> (StatusCode, HeaderMap) {
-            let body = String::from_utf8(body.to_vec()).unwrap();
-            calls.lock().unwrap().push(Call { headers, body });
-            let mut head = HeaderMap::new();
-            head.insert("location", "/elsewhere".parse().unwrap());
-            (*answer.lock().unwrap(), head)
-        }
-        let app = axum::Router::new()
-            .fallback(take)
-            .with_state((calls.clone(), answer.clone()));
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        Receiver { port, calls, answer }
-    }
-
-    fn url(&self) -> String {
-        url(self.port)
-    }
-
-    fn calls(&self) -> Vec<Call> {
-        self.calls.lock().unwrap().clone()
-    }
 }
 
 fn url(port: u16) -> String {
@@ -368,7 +317,7 @@ async fn answers_that_mean_later_and_answers_that_mean_never() {
 async fn webhooks_are_not_redirected_and_not_sent_inside() {
     let store = store().await;
     let receiver = Receiver::listen(0).await;
-    let bisection = owed(&store, &[(Channel::Webhook, receiver.url())]).await;
+    let bisection = owed(&store, &[(Channel::Webhook, url(receiver.port))]).await;
     let cases = [
         (503, "waiting"),
         (429, "waiting"),
@@ -377,7 +326,7 @@ async fn webhooks_are_not_redirected_and_not_sent_inside() {
         (410, "failed"),
     ];
     for (at, (status, state)) in cases.into_iter().enumerate() {
-        *receiver.answer.lock().unwrap() = StatusCode::from_u16(status).unwrap();
+        receiver.set(StatusCode::from_u16(status).unwrap());
         assert_eq!(deliver_once(&store, &post(1, true)).await.unwrap(), 0);
         let row = rows(&store, bisection).await.remove(0);
         assert_eq!(row.state, state, "{row:?}");

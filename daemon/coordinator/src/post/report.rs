@@ -6,6 +6,7 @@
 mod json;
 mod letter;
 mod subject;
+mod tables;
 mod words;
 
 use bisect::{CommitId, Conclusion, Metric, MinEffect, Plan};
