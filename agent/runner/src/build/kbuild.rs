@@ -42,6 +42,11 @@ impl Make<'_> {
         command
             .current_dir(self.slot.join("src"))
             .env("LC_ALL", "C")
+            // The kernel's makefile drops LC_ALL; a compiler's quotes shall be plain ones.
+            .env("LANG", "C")
+            .env_remove("LC_CTYPE")
+            .env_remove("LC_MESSAGES")
+            .env_remove("LANGUAGE")
             .env("KBUILD_BUILD_TIMESTAMP", "Thu Jan  1 00:00:00 UTC 1970")
             .env("KBUILD_BUILD_USER", "perfbisect")
             .env("KBUILD_BUILD_HOST", "perfbisect")
@@ -176,7 +181,9 @@ pub fn build(
             Exit::TimedOut => "timeout",
             Exit::Status(_) | Exit::Signal(_) => class.unwrap_or_else(|| failure::class(&made.output)),
         };
-        failed(class, failure::excerpt(&made.output))
+        // Paths as the tree has them.
+        let output = made.output.replace(&format!("{}/src/", slot.display()), "");
+        failed(class, failure::excerpt(&output))
     };
 
     ctx.phase(Phase::Configure, order.limit_s);

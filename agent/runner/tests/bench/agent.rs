@@ -10,22 +10,37 @@ use std::process::{Child, Command, Output, Stdio};
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_perfbisect-agent");
 
 pub struct Agent {
-    pub dir: tempfile::TempDir,
+    program: PathBuf,
+    root: PathBuf,
+    _dir: Option<tempfile::TempDir>,
 }
 
 impl Agent {
     pub fn new() -> Agent {
+        let dir = tempfile::tempdir().unwrap();
         Agent {
-            dir: tempfile::tempdir().unwrap(),
+            program: PROGRAM.into(),
+            root: dir.path().join("root"),
+            _dir: Some(dir),
+        }
+    }
+
+    /// With a root that stays.
+    #[allow(dead_code, reason = "for the kernel tests")]
+    pub fn at(program: PathBuf, root: PathBuf) -> Agent {
+        Agent {
+            program,
+            root,
+            _dir: None,
         }
     }
 
     pub fn root(&self) -> PathBuf {
-        self.dir.path().join("root")
+        self.root.clone()
     }
 
     pub fn command(&self, verb: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(&self.program);
         command
             .arg("--root")
             .arg(self.root())
