@@ -7,6 +7,7 @@ pub mod frames;
 pub mod here;
 pub mod machine;
 pub mod qemu;
+pub mod ticks;
 
 use crate::trouble::Trouble;
 use crate::worker::Ctx;

@@ -3,6 +3,7 @@
 use crate::measure::cpio::{Archive, init_program};
 use crate::measure::frames::Errand;
 use crate::measure::here::check_inside;
+use crate::measure::ticks;
 use crate::process;
 use crate::trouble::{Because, Trouble};
 use crate::worker::Ctx;
@@ -64,13 +65,19 @@ pub fn initramfs(ctx: &Ctx, order: &Measure, marker: &str) -> Result<PathBuf, Tr
     Ok(path)
 }
 
-pub fn command_line(boot: &Qemu, engine: Engine) -> String {
-    let mut words = vec!["console=ttyS0", "reboot=t", "panic=-1"];
-    if engine == (Engine::Tcg { icount: true }) {
+/// `tsc_khz` is the host's.
+pub fn command_line(boot: &Qemu, arch: &str, engine: Engine, tsc_khz: Option<u64>) -> String {
+    let mut words = vec!["console=ttyS0".to_string(), "reboot=t".into(), "panic=-1".into()];
+    match engine {
         // The APIC timer's calibration would wait for ticks that take for ever when instructions are the clock.
-        words.push("noapictimer");
+        Engine::Tcg { icount: true } => words.push("noapictimer".into()),
+        Engine::Tcg { icount: false } if arch == "x86_64" && !boot.append.contains("tsc_early_khz") => {
+            // Nor may its watchdog, which compares it with ticks that a busy host delivers late, take it away.
+            words.extend(tsc_khz.map(|khz| format!("tsc_early_khz={khz} tsc=reliable")));
+        }
+        Engine::Tcg { icount: false } | Engine::Kvm => {}
     }
-    words.push(boot.append.trim());
+    words.push(boot.append.trim().to_string());
     words.join(" ").trim().to_string()
 }
 
@@ -79,6 +86,7 @@ impl Machine {
         ctx: &Ctx,
         program: &Path,
         boot: &Qemu,
+        arch: &str,
         engine: Engine,
         kernel: &Path,
         initramfs: &Path,
@@ -110,7 +118,8 @@ impl Machine {
             ]),
         };
         qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
-        qemu.arg("-append").arg(command_line(boot, engine));
+        qemu.arg("-append")
+            .arg(command_line(boot, arch, engine, ticks::host_khz(&ctx.root)));
         qemu.args(&boot.extra_args);
         qemu.stdin(Stdio::null())
             .stdout(Stdio::piped())
