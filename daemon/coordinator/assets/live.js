@@ -131,13 +131,21 @@ function watch() {
   addEventListener("pagehide", () => source.close());
 }
 
-// Only the parameters of the chosen workload are asked for.
+// Only the parameters and metrics of the chosen workload are asked for.
 function form() {
   const workload = document.getElementById("workload");
   if (!workload) return;
   const show = () => {
     for (const field of document.querySelectorAll("[data-workload]")) {
       field.hidden = field.dataset.workload !== workload.value;
+    }
+    const options = [...document.querySelectorAll("#metric option[data-of]")];
+    for (const option of options) {
+      option.disabled = option.hidden = !option.dataset.of.split(" ").includes(workload.value);
+    }
+    if (options.some((option) => option.selected && option.disabled)) {
+      const first = options.find((option) => !option.disabled);
+      if (first) first.selected = true;
     }
   };
   workload.addEventListener("change", show);

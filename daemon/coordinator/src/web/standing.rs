@@ -48,7 +48,7 @@ fn searching(facts: &Facts, plan: &PlanRead) -> String {
 fn concluded(facts: &Facts, c: &ConclusionRead) -> String {
     let names = |ids: &[String]| ids.iter().map(|id| say::short(id)).collect::<Vec<_>>().join(", ");
     let effect = c.effect_pct.map(say::change).unwrap_or_else(|| "an unknown amount".into());
-    let interval = c.ci95_pct.map(|[low, high]| format!(" (95 % interval {} to {})", say::change(low), say::change(high)));
+    let interval = c.ci95_pct.map(|[low, high]| format!(" (95\u{202f}% interval {} to {})", say::change(low), say::change(high)));
     let interval = interval.unwrap_or_default();
     let metric = facts.metric;
     match c.status.as_str() {

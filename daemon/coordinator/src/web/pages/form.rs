@@ -22,6 +22,8 @@ struct Typed {
 
 struct Choice {
     value: String,
+    /// Names of the workloads that yield this metric, for the script that leaves out the others.
+    of: String,
     label: String,
     chosen: bool,
 }
@@ -105,6 +107,7 @@ async fn form(state: &WebState, typed: Typed) -> SubmitPage {
     let chosen = |field: &str, value: &str| typed.values.get(field).is_some_and(|v| v == value);
     let choice = |field: &str, value: &str, label: String| Choice {
         chosen: chosen(field, value),
+        of: String::new(),
         value: value.into(),
         label,
     };
@@ -125,9 +128,10 @@ async fn form(state: &WebState, typed: Typed) -> SubmitPage {
             entry.1.push(&workload.name);
         }
     }
-    let metrics = metrics
-        .iter()
-        .map(|(name, (said, of))| choice("metric", name, format!("{name} ({said}) – {}", of.join(", "))));
+    let metrics = metrics.iter().map(|(name, (said, of))| Choice {
+        of: of.join(" "),
+        ..choice("metric", name, format!("{name} ({said}) – {}", of.join(", ")))
+    });
     let metrics = metrics.collect();
     let trees = named("tree", config.file.trees.keys().collect());
     let workloads = config.workloads.values().map(|w| {
@@ -232,7 +236,7 @@ fn to_request(values: &BTreeMap<String, String>) -> (Value, Vec<FieldError>) {
             body.insert(name.into(), json!(value));
         }
     }
-    // A pool and a machine are one choice here; the API's `pool` takes either.
+    // A pool and a machine are one choice here; the API takes either name under either field.
     if let Some(value) = typed("machine") {
         body.insert("machine".into(), json!(value));
     }
@@ -251,10 +255,10 @@ fn to_request(values: &BTreeMap<String, String>) -> (Value, Vec<FieldError>) {
         }
         parsed
     };
-    for name in ["min_effect_pct", "min_effect_abs"] {
-        if let Some(value) = number(name) {
-            body.insert(name.into(), json!(value));
-        }
+    // The per cent field is filled in beforehand; who writes the other one means that one.
+    let size = if typed("min_effect_abs").is_some() { "min_effect_abs" } else { "min_effect_pct" };
+    if let Some(value) = number(size) {
+        body.insert(size.into(), json!(value));
     }
     if let Some(pct) = number("confidence_pct") {
         body.insert("confidence".into(), json!(pct / 100.0));
