@@ -2,6 +2,7 @@
 
 mod bisection;
 mod form;
+mod scene;
 
 pub use bisection::sentence;
 pub use form::{submit, submit_form};

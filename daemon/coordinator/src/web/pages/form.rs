@@ -256,7 +256,11 @@ fn to_request(values: &BTreeMap<String, String>) -> (Value, Vec<FieldError>) {
         parsed
     };
     // The per cent field is filled in beforehand; who writes the other one means that one.
-    let size = if typed("min_effect_abs").is_some() { "min_effect_abs" } else { "min_effect_pct" };
+    let size = if typed("min_effect_abs").is_some() {
+        "min_effect_abs"
+    } else {
+        "min_effect_pct"
+    };
     if let Some(value) = number(size) {
         body.insert(size.into(), json!(value));
     }
