@@ -140,7 +140,7 @@ fn index_packs(root: &Root) {
             .filter(|e| e.path().extension().is_some_and(|x| x == "pack"))
             .count()
     });
-    if packs % PACKS_PER_INDEX == 0 {
+    if packs.is_multiple_of(PACKS_PER_INDEX) {
         let _ = run(git(root).args(["multi-pack-index", "write"]));
     }
 }

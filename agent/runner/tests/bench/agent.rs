@@ -10,9 +10,10 @@ use std::process::{Child, Command, Output, Stdio};
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_perfbisect-agent");
 
 pub struct Agent {
-    program: PathBuf,
-    root: PathBuf,
-    _dir: Option<tempfile::TempDir>,
+    pub program: PathBuf,
+    pub root: PathBuf,
+    /// Removed with the agent; none where the root stays.
+    pub dir: Option<tempfile::TempDir>,
 }
 
 impl Agent {
@@ -21,17 +22,7 @@ impl Agent {
         Agent {
             program: PROGRAM.into(),
             root: dir.path().join("root"),
-            _dir: Some(dir),
-        }
-    }
-
-    /// With a root that stays.
-    #[allow(dead_code, reason = "for the kernel tests")]
-    pub fn at(program: PathBuf, root: PathBuf) -> Agent {
-        Agent {
-            program,
-            root,
-            _dir: None,
+            dir: Some(dir),
         }
     }
 

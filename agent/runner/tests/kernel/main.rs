@@ -1,7 +1,8 @@
 //! Real kernels, built and booted by the agent. Takes minutes, so it is asked for by name:
 //! `cargo test -p perfbisect-agent --test kernel -- --ignored`. Needs Debian's linux-source-6.1, a compiler, QEMU.
 //!
-//! Source, builds and the static agent are kept in the target folder; a second run is quick.
+//! Source, builds and the static agent are kept in the target folder, source and builds in `PERFBISECT_KERNEL_LAB` where
+//! that is set; a second run is quick.
 
 #[path = "../bench/agent.rs"]
 #[expect(dead_code, reason = "shared with the quick tests, which use more of it")]
@@ -24,6 +25,9 @@ fn run(command: &mut Command) -> String {
 }
 
 fn static_agent() -> PathBuf {
+    if let Some(path) = std::env::var_os("PERFBISECT_STATIC_AGENT") {
+        return path.into();
+    }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
     run(Command::new(env!("CARGO"))
         .args([
@@ -50,14 +54,19 @@ struct Lab {
 
 impl Lab {
     fn open() -> Lab {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
+        let usual = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
+        let dir = std::env::var_os("PERFBISECT_KERNEL_LAB").map_or_else(usual, PathBuf::from);
         let source = dir.join("linux-source-6.1");
         if !source.join(".git/HEAD").exists() {
             std::fs::create_dir_all(&dir).unwrap();
             run(Command::new("tar").args(["xf", ARCHIVE]).current_dir(&dir));
             run(Command::new("git").args(["init", "-q"]).current_dir(&source));
         }
-        let agent = Agent::at(static_agent(), dir.join("root"));
+        let agent = Agent {
+            program: static_agent(),
+            root: dir.join("root"),
+            dir: None,
+        };
         // Tokens rise over all runs of this test.
         let token = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() * 1000;
         let mut lab = Lab {
@@ -150,7 +159,7 @@ impl Lab {
         });
         Work::Build(Build {
             tree: tree.into(),
-            slot: "tiny".into(),
+            slot: "s1".into(),
             recipe,
             limit_s: 7000,
         })
