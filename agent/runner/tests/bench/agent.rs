@@ -13,7 +13,7 @@ pub struct Agent {
     pub program: PathBuf,
     pub root: PathBuf,
     /// Removed with the agent; none where the root stays.
-    pub dir: Option<tempfile::TempDir>,
+    pub _dir: Option<tempfile::TempDir>,
 }
 
 impl Agent {
@@ -22,7 +22,7 @@ impl Agent {
         Agent {
             program: PROGRAM.into(),
             root: dir.path().join("root"),
-            dir: Some(dir),
+            _dir: Some(dir),
         }
     }
 

@@ -65,7 +65,7 @@ fn make(dir: &Path, parts: &Parts<'_>) -> (Vec<u8>, PathBuf) {
         dir,
         &[
             "-static",
-            &format!("-Wl,--build-id={}", parts.build_id.repeat(1)),
+            &format!("-Wl,--build-id={}", parts.build_id),
             "a.c",
             "b.c",
             "-o",

@@ -65,7 +65,7 @@ impl Lab {
         let agent = Agent {
             program: static_agent(),
             root: dir.join("root"),
-            dir: None,
+            _dir: None,
         };
         // Tokens rise over all runs of this test.
         let token = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() * 1000;
