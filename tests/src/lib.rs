@@ -5,6 +5,7 @@
 
 pub mod binaries;
 pub mod daemon;
+pub mod git_repository;
 pub mod kernel_tree;
 pub mod postgres;
 pub mod receiver;

@@ -50,7 +50,7 @@ pub enum TreeError {
     MissingObject { tree: String, oid: String },
     #[error("the range holds more than {limit} commits: choose nearer ends, or search first parents only")]
     TooLarge { limit: usize },
-    #[error("the history of this range cannot be searched: {0:?}")]
+    #[error("the history of this range cannot be searched: {0}")]
     History(bisect::HistoryError),
     #[error("`git {what}` failed in {}: {message}", .folder.display())]
     Git {

@@ -6,7 +6,7 @@
 
 use super::mirror::Mirror;
 use super::{TreeError, git};
-use bisect::{Commit, CommitId, History};
+use bisect::{Commit, CommitId, History, HistoryError};
 use git2::{Oid, Repository, Sort};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -80,6 +80,10 @@ async fn read(mirror: &Mirror, key: &Key) -> Result<History, TreeError> {
     let between = mirror
         .read(move |repo| between(repo, good, bad, first_parent))
         .await?;
+    if between.is_empty() {
+        let what = if good == bad { HistoryError::EqualEnds } else { HistoryError::ReversedRange };
+        return Err(TreeError::History(what));
+    }
     let mut forks = fork_points(&between, first_parent);
     forks.retain(|fork| *fork != good);
     let floor = match forks.len() {
