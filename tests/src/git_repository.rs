@@ -24,14 +24,21 @@ impl Draft {
     /// With a file of its own, so that every commit differs from its parents.
     pub fn new(number: usize, parents: &[usize]) -> Draft {
         let files = BTreeMap::from([(format!("file-{}", number % 7), format!("written by {number}\n"))]);
-        Draft { parents: parents.to_vec(), files, message: format!("step {number}\n") }
+        Draft {
+            parents: parents.to_vec(),
+            files,
+            message: format!("step {number}\n"),
+        }
     }
 }
 
 impl Repository {
     pub fn new(folder: &Path) -> Repository {
         std::fs::create_dir_all(folder).expect("the test's folder is writable");
-        let repository = Repository { folder: folder.into(), ids: Vec::new() };
+        let repository = Repository {
+            folder: folder.into(),
+            ids: Vec::new(),
+        };
         repository.git(&["init", "--quiet", "--bare", "--initial-branch=main"]);
         repository
     }
@@ -55,7 +62,11 @@ impl Repository {
                 };
             }
             for (path, content) in &draft.files {
-                let _ = writeln!(script, "M 100644 inline {path}\ndata {}\n{content}", content.len());
+                let _ = writeln!(
+                    script,
+                    "M 100644 inline {path}\ndata {}\n{content}",
+                    content.len()
+                );
             }
         }
         let marks = self.folder.join("marks");
@@ -104,10 +115,18 @@ impl Repository {
             .stderr(Stdio::piped())
             .spawn()
             .expect("git is installed");
-        child.stdin.take().expect("was piped").write_all(stdin.as_bytes()).expect("git reads its input");
+        child
+            .stdin
+            .take()
+            .expect("was piped")
+            .write_all(stdin.as_bytes())
+            .expect("git reads its input");
         let output = child.wait_with_output().expect("git ends");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "git {args:?}: {said}");
-        String::from_utf8(output.stdout).expect("test repositories are UTF-8").trim().to_string()
+        String::from_utf8(output.stdout)
+            .expect("test repositories are UTF-8")
+            .trim()
+            .to_string()
     }
 }

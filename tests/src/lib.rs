@@ -11,5 +11,6 @@ pub mod postgres;
 pub mod receiver;
 pub mod simlab;
 pub mod smtp;
+pub mod sshd;
 pub mod user_tree;
 pub mod wait;

@@ -9,8 +9,16 @@ use std::path::Path;
 use tokio::io::AsyncReadExt;
 
 fn configured(url: &Path) -> BTreeMap<String, Tree> {
-    let build = BuildRecipe::Command { command: vec!["true".into()], artefacts: vec![], arch: "x86_64".into() };
-    let tree = Tree { url: url.to_string_lossy().into_owned(), build, build_limit_s: 1 };
+    let build = BuildRecipe::Command {
+        command: vec!["true".into()],
+        artefacts: vec![],
+        arch: "x86_64".into(),
+    };
+    let tree = Tree {
+        url: url.to_string_lossy().into_owned(),
+        build,
+        build_limit_s: 1,
+    };
     BTreeMap::from([("t".to_string(), tree)])
 }
 
@@ -25,8 +33,14 @@ impl Lab {
         let folder = tempfile::tempdir().unwrap();
         let mut source = Repository::new(&folder.path().join("source.git"));
         source.add(drafts);
-        let trees = Trees::open(&folder.path().join("state"), &configured(&source.folder)).await.unwrap();
-        Lab { folder, source, trees }
+        let trees = Trees::open(&folder.path().join("state"), &configured(&source.folder))
+            .await
+            .unwrap();
+        Lab {
+            folder,
+            source,
+            trees,
+        }
     }
 
     fn id(&self, number: usize) -> CommitId {
@@ -35,7 +49,12 @@ impl Lab {
 
     async fn resolve(&self, revision: &str) -> Result<usize, TreeError> {
         let id = self.trees.resolve("t", revision).await?;
-        Ok(self.source.ids.iter().position(|known| known == id.as_str()).unwrap())
+        Ok(self
+            .source
+            .ids
+            .iter()
+            .position(|known| known == id.as_str())
+            .unwrap())
     }
 
     fn mirror(&self) -> std::path::PathBuf {
@@ -44,14 +63,20 @@ impl Lab {
 }
 
 fn line(count: usize) -> Vec<Draft> {
-    (0..count).map(|n| Draft::new(n, &n.checked_sub(1).into_iter().collect::<Vec<_>>())).collect()
+    (0..count)
+        .map(|n| Draft::new(n, &n.checked_sub(1).into_iter().collect::<Vec<_>>()))
+        .collect()
 }
 
 /// 0 - 1 - 2 ----- 4 - 5      main
 ///      \- 3 -----/           topic, merged by 4
 ///          \- 6              side
 fn forked() -> Vec<Draft> {
-    [&[][..], &[0], &[1], &[1], &[2, 3], &[4], &[3]].iter().enumerate().map(|(n, p)| Draft::new(n, p)).collect()
+    [&[][..], &[0], &[1], &[1], &[2, 3], &[4], &[3]]
+        .iter()
+        .enumerate()
+        .map(|(n, p)| Draft::new(n, p))
+        .collect()
 }
 
 #[tokio::test]
@@ -65,24 +90,61 @@ async fn every_way_to_name_a_commit_is_understood() {
     let full = lab.source.ids[1].clone();
     let described = format!("v1.0-2-g{}", &lab.source.ids[4][..12]);
     let written = [
-        ("main", 5), ("HEAD", 5), ("@", 5), ("@~1", 4), ("topic/one", 3), ("refs/heads/side", 6), ("heads/side", 6),
-        ("origin/main", 5), ("v1.0", 2), ("v1.0^{commit}", 2), ("v1.0^{}", 2), ("tags/light", 4), ("main~3", 1),
-        ("main^^2", 3), ("light^2~1", 1), ("v1.0~2", 0), ("main^{/step 2}", 2), (full.as_str(), 1),
-        (&full[..10], 1), (described.as_str(), 4),
+        ("main", 5),
+        ("HEAD", 5),
+        ("@", 5),
+        ("@~1", 4),
+        ("topic/one", 3),
+        ("refs/heads/side", 6),
+        ("heads/side", 6),
+        ("origin/main", 5),
+        ("v1.0", 2),
+        ("v1.0^{commit}", 2),
+        ("v1.0^{}", 2),
+        ("tags/light", 4),
+        ("main~3", 1),
+        ("main^^2", 3),
+        ("light^2~1", 1),
+        ("v1.0~2", 0),
+        ("main^{/step 2}", 2),
+        (full.as_str(), 1),
+        (&full[..10], 1),
+        (described.as_str(), 4),
     ];
     for (revision, number) in written {
         assert_eq!(lab.resolve(revision).await.unwrap(), number, "{revision}");
     }
-    for refused in ["", "main..side", "main@{1}", "main@{yesterday}", ":file-1", "main:file-1", "~1", "-main"] {
+    for refused in [
+        "",
+        "main..side",
+        "main@{1}",
+        "main@{yesterday}",
+        ":file-1",
+        "main:file-1",
+        "~1",
+        "-main",
+    ] {
         let error = lab.resolve(refused).await.unwrap_err();
         assert!(
-            matches!(error, TreeError::BadRevision { .. } | TreeError::UnknownRevision { .. }),
+            matches!(
+                error,
+                TreeError::BadRevision { .. } | TreeError::UnknownRevision { .. }
+            ),
             "{refused}: {error:?}"
         );
     }
-    assert!(matches!(lab.resolve("main^{tree}").await, Err(TreeError::NotACommit { .. } | TreeError::BadRevision { .. })));
-    assert!(matches!(lab.resolve("main~99").await, Err(TreeError::UnknownRevision { .. })));
-    assert!(matches!(lab.trees.resolve("x", "main").await, Err(TreeError::UnknownTree { .. })));
+    assert!(matches!(
+        lab.resolve("main^{tree}").await,
+        Err(TreeError::NotACommit { .. } | TreeError::BadRevision { .. })
+    ));
+    assert!(matches!(
+        lab.resolve("main~99").await,
+        Err(TreeError::UnknownRevision { .. })
+    ));
+    assert!(matches!(
+        lab.trees.resolve("x", "main").await,
+        Err(TreeError::UnknownTree { .. })
+    ));
 }
 
 #[tokio::test]
@@ -91,7 +153,11 @@ async fn what_is_new_in_the_source_is_fetched_when_it_is_named() {
     lab.source.branch("main", 4);
     assert_eq!(lab.resolve("main").await.unwrap(), 4);
     lab.source.branch("main", 5);
-    assert_eq!(lab.resolve("main").await.unwrap(), 5, "a branch is where it is now");
+    assert_eq!(
+        lab.resolve("main").await.unwrap(),
+        5,
+        "a branch is where it is now"
+    );
     lab.source.add(&[Draft::new(7, &[5])]);
     lab.source.tag("v2", 7);
     assert_eq!(lab.resolve("v2").await.unwrap(), 7, "a new tag");
@@ -109,23 +175,37 @@ async fn an_abbreviation_must_fit_one_commit_only() {
     let lab = Lab::new(&line(700)).await;
     lab.source.branch("main", 699);
     lab.trees.fetch("t").await.unwrap();
-    let everything = lab.source.lines(&["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
+    let everything = lab
+        .source
+        .lines(&["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
     let mut by_prefix: HashMap<&str, Vec<&String>> = HashMap::new();
-    everything.iter().for_each(|id| by_prefix.entry(&id[..4]).or_default().push(id));
+    everything
+        .iter()
+        .for_each(|id| by_prefix.entry(&id[..4]).or_default().push(id));
     let commits: BTreeSet<&String> = lab.source.ids.iter().collect();
     let shared = |commits_wanted: usize| {
         let fits = |ids: &Vec<&String>| {
             ids.len() > 1 && ids.iter().filter(|id| commits.contains(**id)).count() == commits_wanted
         };
-        let mut all: Vec<&str> = by_prefix.iter().filter(|(_, ids)| fits(ids)).map(|(prefix, _)| *prefix).collect();
+        let mut all: Vec<&str> = by_prefix
+            .iter()
+            .filter(|(_, ids)| fits(ids))
+            .map(|(prefix, _)| *prefix)
+            .collect();
         all.sort();
         all[0]
     };
     let error = lab.resolve(shared(2)).await.unwrap_err();
-    assert!(matches!(&error, TreeError::Ambiguous { candidates, .. } if candidates.len() == 2), "{error}");
+    assert!(
+        matches!(&error, TreeError::Ambiguous { candidates, .. } if candidates.len() == 2),
+        "{error}"
+    );
     let one = shared(1);
     let found = lab.resolve(one).await.unwrap();
-    assert!(lab.source.ids[found].starts_with(one), "a commit is preferred over files and trees");
+    assert!(
+        lab.source.ids[found].starts_with(one),
+        "a commit is preferred over files and trees"
+    );
 }
 
 #[tokio::test]
@@ -143,12 +223,25 @@ async fn a_range_that_cannot_be_searched_is_refused_with_its_reason() {
     let aside = check("side", "main").await.unwrap();
     assert_eq!((aside.commits, aside.merge_bases.clone()), (3, vec![lab.id(3)]));
     assert!(!aside.good_is_ancestor());
-    assert!(matches!(check("main", "main~0").await, Err(RangeError::EqualEnds { .. })));
-    assert!(matches!(check("main", "main~2").await, Err(RangeError::ReversedRange { .. })));
-    assert!(matches!(check("island", "main").await, Err(RangeError::NoCommonAncestor { .. })));
+    assert!(matches!(
+        check("main", "main~0").await,
+        Err(RangeError::EqualEnds { .. })
+    ));
+    assert!(matches!(
+        check("main", "main~2").await,
+        Err(RangeError::ReversedRange { .. })
+    ));
+    assert!(matches!(
+        check("island", "main").await,
+        Err(RangeError::NoCommonAncestor { .. })
+    ));
     let error = check("main", "nowhere").await.unwrap_err();
     assert_eq!((error.field(), error.kind()), (Some("bad"), "unknown_revision"));
-    let error = lab.trees.check_range("x", "main", "side", false).await.unwrap_err();
+    let error = lab
+        .trees
+        .check_range("x", "main", "side", false)
+        .await
+        .unwrap_err();
     assert_eq!((error.field(), error.kind()), (Some("tree"), "unknown_tree"));
 }
 
@@ -157,7 +250,10 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % n
     }
 }
@@ -184,8 +280,10 @@ fn expected(source: &Repository, good: &str, bad: &str) -> BTreeSet<String> {
     let not_good = format!("^{good}");
     let between = source.lines(&["rev-list", bad, &not_good]);
     let with_parents = source.git(&["rev-list", "--parents", bad, &not_good]);
-    let forks: BTreeSet<&str> =
-        with_parents.split_whitespace().filter(|id| !between.contains(*id) && *id != good).collect();
+    let forks: BTreeSet<&str> = with_parents
+        .split_whitespace()
+        .filter(|id| !between.contains(*id) && *id != good)
+        .collect();
     let mut all = between.clone();
     all.insert(good.into());
     for fork in forks {
@@ -209,7 +307,9 @@ async fn histories_are_what_git_says() {
             let (good, bad) = (lab.id(good), lab.id(bad));
             let history = match lab.trees.history("t", &good, &bad, false).await {
                 Ok(history) => history,
-                Err(TreeError::History(bisect::HistoryError::EqualEnds | bisect::HistoryError::ReversedRange)) => continue,
+                Err(TreeError::History(
+                    bisect::HistoryError::EqualEnds | bisect::HistoryError::ReversedRange,
+                )) => continue,
                 Err(e) => panic!("seed {seed}: {e}"),
             };
             let listed: BTreeSet<String> = history.commits().iter().map(|c| c.id.to_string()).collect();
@@ -217,16 +317,28 @@ async fn histories_are_what_git_says() {
             assert_eq!(listed, wanted, "seed {seed}, {good}..{bad}");
             let range = [bad.as_str(), &format!("^{good}")].map(str::to_string);
             let count = |mode: &[&str]| {
-                let args: Vec<&str> = ["rev-list", "--count"].iter().chain(mode).copied().chain(range.iter().map(String::as_str)).collect();
+                let args: Vec<&str> = ["rev-list", "--count"]
+                    .iter()
+                    .chain(mode)
+                    .copied()
+                    .chain(range.iter().map(String::as_str))
+                    .collect();
                 lab.source.git(&args).parse::<usize>().unwrap()
             };
             assert_eq!(history.candidates(), count(&[]), "seed {seed}, {good}..{bad}");
             with_forks += usize::from(wanted.len() > history.candidates() + 1);
             let chain = lab.trees.history("t", &good, &bad, true).await.unwrap();
-            assert_eq!(chain.candidates(), count(&["--first-parent"]), "seed {seed}, first parents of {good}..{bad}");
+            assert_eq!(
+                chain.candidates(),
+                count(&["--first-parent"]),
+                "seed {seed}, first parents of {good}..{bad}"
+            );
         }
     }
-    assert!(with_forks > 20, "only {with_forks} histories had fork points: the test tries too little");
+    assert!(
+        with_forks > 20,
+        "only {with_forks} histories had fork points: the test tries too little"
+    );
 }
 
 #[tokio::test]
@@ -235,7 +347,11 @@ async fn both_merge_bases_of_a_criss_cross_are_found() {
     //   \    X
     //     2 - 4 - 6
     let parents: [&[usize]; 7] = [&[], &[0], &[0], &[1, 2], &[2, 1], &[3], &[4]];
-    let drafts: Vec<Draft> = parents.iter().enumerate().map(|(n, p)| Draft::new(n, p)).collect();
+    let drafts: Vec<Draft> = parents
+        .iter()
+        .enumerate()
+        .map(|(n, p)| Draft::new(n, p))
+        .collect();
     let lab = Lab::new(&drafts).await;
     lab.source.branch("one", 5);
     lab.source.branch("two", 6);
@@ -243,9 +359,21 @@ async fn both_merge_bases_of_a_criss_cross_are_found() {
     let bases: BTreeSet<CommitId> = bounds.merge_bases.into_iter().collect();
     assert_eq!(bases, BTreeSet::from([lab.id(1), lab.id(2)]));
     assert_eq!(bounds.commits, 2);
-    let history = lab.trees.history("t", &bounds.good, &bounds.bad, false).await.unwrap();
-    assert_eq!(history.commits().len(), 6, "all but the root, which is below both bases");
-    let again = lab.trees.history("t", &bounds.good, &bounds.bad, false).await.unwrap();
+    let history = lab
+        .trees
+        .history("t", &bounds.good, &bounds.bad, false)
+        .await
+        .unwrap();
+    assert_eq!(
+        history.commits().len(),
+        6,
+        "all but the root, which is below both bases"
+    );
+    let again = lab
+        .trees
+        .history("t", &bounds.good, &bounds.bad, false)
+        .await
+        .unwrap();
     assert!(std::sync::Arc::ptr_eq(&history, &again), "read once, then kept");
 }
 
@@ -255,7 +383,10 @@ async fn what_is_pinned_survives_a_force_push_and_a_collection() {
     lab.source.branch("main", 5);
     let bounds = lab.trees.check_range("t", "main~4", "main", false).await.unwrap();
     let bisection = uuid::Uuid::new_v4();
-    lab.trees.pin("t", bisection, &[bounds.good.clone(), bounds.bad.clone()]).await.unwrap();
+    lab.trees
+        .pin("t", bisection, &[bounds.good.clone(), bounds.bad.clone()])
+        .await
+        .unwrap();
     lab.source.add(&[Draft::new(6, &[0])]);
     lab.source.branch("main", 6);
     (0..6).for_each(|n| drop(lab.source.git(&["update-ref", "-d", &format!("refs/work/{n}")])));
@@ -263,12 +394,27 @@ async fn what_is_pinned_survives_a_force_push_and_a_collection() {
     assert_eq!(lab.resolve("main").await.unwrap(), 6);
     assert_eq!(lab.resolve(bounds.bad.as_str()).await.unwrap(), 5);
     // Even a collection by hand keeps it, for a pin is a ref like any other.
-    let mirror = Repository { folder: lab.mirror(), ids: Vec::new() };
+    let mirror = Repository {
+        folder: lab.mirror(),
+        ids: Vec::new(),
+    };
     mirror.git(&["gc", "--quiet", "--prune=now"]);
-    let fresh = Trees::open(&lab.folder.path().join("state"), &configured(&lab.source.folder)).await.unwrap();
-    assert_eq!(fresh.history("t", &bounds.good, &bounds.bad, false).await.unwrap().candidates(), 4);
+    let fresh = Trees::open(&lab.folder.path().join("state"), &configured(&lab.source.folder))
+        .await
+        .unwrap();
+    assert_eq!(
+        fresh
+            .history("t", &bounds.good, &bounds.bad, false)
+            .await
+            .unwrap()
+            .candidates(),
+        4
+    );
     let pins = || mirror.lines(&["for-each-ref", "--format=%(objectname)", "refs/perfbisect/"]);
-    assert_eq!(pins(), BTreeSet::from([bounds.good.to_string(), bounds.bad.to_string()]));
+    assert_eq!(
+        pins(),
+        BTreeSet::from([bounds.good.to_string(), bounds.bad.to_string()])
+    );
     fresh.unpin("t", bisection).await.unwrap();
     assert_eq!(pins(), BTreeSet::new());
 }
@@ -282,14 +428,18 @@ async fn histories_that_are_not_whole_are_refused() {
     let clone = |name: &str, how: &[&str]| {
         let path = lab.folder.path().join(name);
         let to = path.to_string_lossy().into_owned();
-        lab.source.git(&[&["clone", "--quiet", "--bare"], how, &[&url, &to]].concat());
+        lab.source
+            .git(&[&["clone", "--quiet", "--bare"], how, &[&url, &to]].concat());
         path
     };
     let grafted = clone("grafted.git", &[]);
     std::fs::create_dir_all(grafted.join("info")).unwrap();
     std::fs::write(grafted.join("info/grafts"), format!("{}\n", lab.source.ids[3])).unwrap();
     let replaced = clone("replaced.git", &[]);
-    let repository = Repository { folder: replaced.clone(), ids: Vec::new() };
+    let repository = Repository {
+        folder: replaced.clone(),
+        ids: Vec::new(),
+    };
     repository.git(&["replace", "--graft", &lab.source.ids[3]]);
     let cases = [
         (clone("shallow.git", &["--depth=2"]), "a shallow clone"),
@@ -301,10 +451,16 @@ async fn histories_that_are_not_whole_are_refused() {
         let state = source.with_extension("state");
         let trees = Trees::open(&state, &configured(source)).await.unwrap();
         let error = trees.fetch("t").await.unwrap_err();
-        assert!(matches!(&error, TreeError::NotWhole { what: found, .. } if found == what), "{what}: {error}");
+        assert!(
+            matches!(&error, TreeError::NotWhole { what: found, .. } if found == what),
+            "{what}: {error}"
+        );
         // The same seen over a wire, where the source's files cannot be looked at.
         if ["a shallow clone", "rewritten by refs/replace"].contains(what) {
-            let mirror = Repository { folder: state.join("mirrors/t.git"), ids: Vec::new() };
+            let mirror = Repository {
+                folder: state.join("mirrors/t.git"),
+                ids: Vec::new(),
+            };
             assert_eq!(mirror.git(&["for-each-ref"]), "", "{what}: nothing was taken");
         }
     }
@@ -324,18 +480,33 @@ async fn the_commit_graph_is_one_that_libgit2_reads() {
     let chunks = graph[6] as usize;
     let names: Vec<&[u8]> = (0..chunks).map(|n| &graph[8 + 12 * n..12 + 12 * n]).collect();
     assert!(names.contains(&b"CDAT".as_slice()), "{names:?}");
-    assert!(!names.contains(&b"GDA2".as_slice()), "libgit2 would ignore it: {names:?}");
+    assert!(
+        !names.contains(&b"GDA2".as_slice()),
+        "libgit2 would ignore it: {names:?}"
+    );
 }
 
 fn draft(parents: &[usize], path: &str, content: &str) -> Draft {
     let files = BTreeMap::from([(path.to_string(), content.to_string())]);
-    Draft { parents: parents.to_vec(), files, message: format!("{path}: Write\n\nFixes: 1234 (\"x\")\nAcked-by: A <a@x>\n") }
+    Draft {
+        parents: parents.to_vec(),
+        files,
+        message: format!("{path}: Write\n\nFixes: 1234 (\"x\")\nAcked-by: A <a@x>\n"),
+    }
 }
 
 #[tokio::test]
 async fn reverts_are_merged_as_git_merges_them() {
     let text = |changed: &[usize]| -> String {
-        (0..30).map(|n| if changed.contains(&n) { format!("changed {n}\n") } else { format!("line {n}\n") }).collect()
+        (0..30)
+            .map(|n| {
+                if changed.contains(&n) {
+                    format!("changed {n}\n")
+                } else {
+                    format!("line {n}\n")
+                }
+            })
+            .collect()
     };
     let lab = Lab::new(&[
         draft(&[], "a", &text(&[])),
@@ -350,35 +521,73 @@ async fn reverts_are_merged_as_git_merges_them() {
     lab.trees.fetch("t").await.unwrap();
     let compose = async |commit: usize, revert: &[usize]| {
         let revert = revert.iter().map(|n| lab.id(*n)).collect();
-        lab.trees.compose("t", &Kernel { revert, ..Kernel::plain(lab.id(commit)) }).await
+        lab.trees
+            .compose(
+                "t",
+                &Kernel {
+                    revert,
+                    ..Kernel::plain(lab.id(commit))
+                },
+            )
+            .await
     };
-    let tree_of = |commit: usize| lab.source.git(&["rev-parse", &format!("{}^{{tree}}", lab.source.ids[commit])]);
+    let tree_of = |commit: usize| {
+        lab.source
+            .git(&["rev-parse", &format!("{}^{{tree}}", lab.source.ids[commit])])
+    };
     assert_eq!(compose(4, &[]).await.unwrap(), tree_of(4));
-    let mirror = Repository { folder: lab.mirror(), ids: Vec::new() };
+    let mirror = Repository {
+        folder: lab.mirror(),
+        ids: Vec::new(),
+    };
     let content = |tree: &str, path: &str| mirror.git(&["cat-file", "-p", &format!("{tree}:{path}")]);
     let one = compose(4, &[2]).await.unwrap();
     assert_eq!(content(&one, "a"), text(&[3]).trim());
     let both = compose(4, &[2, 1]).await.unwrap();
     assert_eq!(content(&both, "a"), text(&[]).trim());
     let without_merge = compose(4, &[4]).await.unwrap();
-    assert_eq!(without_merge, tree_of(2), "a merge is taken back against its first parent");
+    assert_eq!(
+        without_merge,
+        tree_of(2),
+        "a merge is taken back against its first parent"
+    );
     let error = compose(5, &[1]).await.unwrap_err();
-    assert!(matches!(&error, TreeError::Conflict { files, .. } if files == &["a"]), "{error}");
-    assert!(matches!(compose(4, &[0]).await, Err(TreeError::RevertsRoot { .. })));
-    let patched = Kernel { patches: vec!["p".into()], ..Kernel::plain(lab.id(4)) };
-    assert!(matches!(lab.trees.compose("t", &patched).await, Err(TreeError::UnknownPatches { .. })));
+    assert!(
+        matches!(&error, TreeError::Conflict { files, .. } if files == &["a"]),
+        "{error}"
+    );
+    assert!(matches!(
+        compose(4, &[0]).await,
+        Err(TreeError::RevertsRoot { .. })
+    ));
+    let patched = Kernel {
+        patches: vec!["p".into()],
+        ..Kernel::plain(lab.id(4))
+    };
+    assert!(matches!(
+        lab.trees.compose("t", &patched).await,
+        Err(TreeError::UnknownPatches { .. })
+    ));
     let infos = lab.trees.commits("t", &[lab.id(4), lab.id(0)]).await.unwrap();
     assert_eq!(infos[0].subject, "b: Write");
     assert_eq!(infos[0].parents, [lab.id(2), lab.id(3)]);
-    assert_eq!((infos[1].author.as_str(), infos[1].date.timestamp()), ("Lab", 1_700_000_000));
-    assert_eq!(infos[1].trailers[1], ("Acked-by".to_string(), "A <a@x>".to_string()));
+    assert_eq!(
+        (infos[1].author.as_str(), infos[1].date.timestamp()),
+        ("Lab", 1_700_000_000)
+    );
+    assert_eq!(
+        infos[1].trailers[1],
+        ("Acked-by".to_string(), "A <a@x>".to_string())
+    );
     let refs = lab.trees.refs("t", "ma", 10).await.unwrap();
     assert_eq!(refs.iter().map(|r| r.name.as_str()).collect::<Vec<_>>(), ["main"]);
 }
 
 #[tokio::test]
 async fn a_thin_pack_completes_a_tree_where_its_base_is() {
-    let big: String = (0..4000).map(|n| format!("line {n} of a file that deflates badly {}\n", n * 7919 % 10007)).collect();
+    let big: String = (0..4000)
+        .map(|n| format!("line {n} of a file that deflates badly {}\n", n * 7919 % 10007))
+        .collect();
     let lab = Lab::new(&[draft(&[], "big", &big), draft(&[0], "small", "one more\n")]).await;
     lab.source.branch("main", 1);
     lab.trees.fetch("t").await.unwrap();
@@ -386,21 +595,37 @@ async fn a_thin_pack_completes_a_tree_where_its_base_is() {
     let mut trees = Vec::new();
     let mut sizes = Vec::new();
     for commit in 0..2 {
-        let tree = lab.trees.compose("t", &Kernel::plain(lab.id(commit))).await.unwrap();
+        let tree = lab
+            .trees
+            .compose("t", &Kernel::plain(lab.id(commit)))
+            .await
+            .unwrap();
         // One that the mirror does not know must not spoil the pack.
         let have = [trees.clone(), vec!["f".repeat(40)]].concat();
         let mut pack = Vec::new();
-        lab.trees.pack("t", &tree, &have).await.unwrap().read_to_end(&mut pack).await.unwrap();
+        lab.trees
+            .pack("t", &tree, &have)
+            .await
+            .unwrap()
+            .read_to_end(&mut pack)
+            .await
+            .unwrap();
         std::fs::write(store.folder.join("in.pack"), &pack).unwrap();
         let mut index = std::process::Command::new("git");
-        index.arg("-C").arg(&store.folder).args(["index-pack", "--stdin", "--fix-thin"]);
+        index
+            .arg("-C")
+            .arg(&store.folder)
+            .args(["index-pack", "--stdin", "--fix-thin"]);
         let input = std::fs::File::open(store.folder.join("in.pack")).unwrap();
         assert!(index.stdin(input).output().unwrap().status.success());
         store.git(&["rev-list", "--objects", "--quiet", &tree]);
         sizes.push(pack.len());
         trees.push(tree);
     }
-    assert!(sizes[1] * 10 < sizes[0], "the second pack holds the difference only: {sizes:?}");
+    assert!(
+        sizes[1] * 10 < sizes[0],
+        "the second pack holds the difference only: {sizes:?}"
+    );
     let missing = lab.trees.pack("t", &"e".repeat(40), &[]).await.err();
     assert!(matches!(missing, Some(TreeError::MissingObject { .. })));
 }

@@ -123,12 +123,20 @@ fn check_complete(root: &Root, tree: &str) -> Result<(), Unable> {
             format!("{tree} is no tree here after this pack"),
         ));
     }
-    let mut walk = git(root);
-    walk.args(["rev-list", "--objects", "--quiet", tree]);
-    for known in newest_marks(root) {
-        walk.arg(format!("^{known}"));
+    let walk = |known: &[String]| {
+        let mut walk = git(root);
+        walk.args(["rev-list", "--objects", "--quiet", tree]);
+        walk.args(known.iter().map(|mark| format!("^{mark}")));
+        run(&mut walk)
+    };
+    let known = newest_marks(root);
+    if known.is_empty() || walk(&known).is_err() {
+        // A mark whose objects are gone must not spoil this tree, nor be believed again.
+        for mark in &known {
+            let _ = fs::remove_file(root.tree_mark(mark));
+        }
+        walk(&[]).map_err(|e| Unable::refused("corrupt", format!("{tree} is not complete: {e}")))?;
     }
-    run(&mut walk).map_err(|e| Unable::refused("corrupt", format!("{tree} is not complete: {e}")))?;
     Ok(())
 }
 

@@ -84,6 +84,14 @@ async fn install(
             what: what.into(),
         });
     }
+    if ssh.rename(&temporary, place).await.is_ok() {
+        return Ok(());
+    }
+    // Another daemon, or another machine of the same folder, was quicker; else what lies there is damaged.
+    if is_agent(fleet, reached, place).await? {
+        return ssh.remove(&temporary).await;
+    }
+    ssh.remove(place).await?;
     ssh.rename(&temporary, place).await
 }
 

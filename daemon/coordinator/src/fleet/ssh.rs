@@ -11,9 +11,10 @@ use super::FleetError;
 use super::call::{Call, Cut, Feed, PIECES};
 use crate::config;
 use host_key::HostKey;
-use link::{CallJob, Job, Link, UploadJob};
+use link::{CallJob, Job, Link, Trust, UploadJob};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -63,6 +64,8 @@ pub struct Ssh {
     calls: Arc<Semaphore>,
     handshakes: Arc<Semaphore>,
     pub installed: Mutex<bool>,
+    /// Connections that have broken so far.
+    broken: Arc<AtomicU64>,
 }
 
 impl Ssh {
@@ -100,6 +103,7 @@ impl Ssh {
             links: StdMutex::default(),
             calls: Arc::new(Semaphore::new(CONNECTIONS)),
             installed: Mutex::new(false),
+            broken: Arc::default(),
         })
     }
 
@@ -231,7 +235,7 @@ impl Ssh {
 
     async fn connect_once(&self) -> Result<Link, login::Trouble> {
         let _one_of_few = self.handshakes.acquire().await.expect("never closed");
-        link::open(self.route.clone()).await
+        link::open(self.route.clone(), Trust::new(&self.broken)).await
     }
 }
 

@@ -81,7 +81,11 @@ async fn read(mirror: &Mirror, key: &Key) -> Result<History, TreeError> {
         .read(move |repo| between(repo, good, bad, first_parent))
         .await?;
     if between.is_empty() {
-        let what = if good == bad { HistoryError::EqualEnds } else { HistoryError::ReversedRange };
+        let what = if good == bad {
+            HistoryError::EqualEnds
+        } else {
+            HistoryError::ReversedRange
+        };
         return Err(TreeError::History(what));
     }
     let mut forks = fork_points(&between, first_parent);

@@ -14,7 +14,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -80,6 +80,31 @@ impl Wake {
     }
 }
 
+/// How many connections to a machine have broken. One that breaks says something about its idle sisters, which
+/// would find it out for themselves only when they are used.
+#[derive(Clone)]
+pub struct Trust {
+    broken: Arc<AtomicU64>,
+    at_birth: u64,
+}
+
+impl Trust {
+    pub fn new(broken: &Arc<AtomicU64>) -> Trust {
+        Trust {
+            broken: broken.clone(),
+            at_birth: broken.load(Ordering::Acquire),
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.broken.load(Ordering::Acquire) == self.at_birth
+    }
+
+    fn broke(&self) {
+        self.broken.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 const FREE: u8 = 0;
 const TAKEN: u8 = 1;
 const DEAD: u8 = 2;
@@ -89,12 +114,13 @@ const DEAD: u8 = 2;
 pub struct Link {
     pub wake: Arc<Wake>,
     state: Arc<AtomicU8>,
+    trust: Trust,
     mailbox: std_mpsc::SyncSender<(Job, OwnedSemaphorePermit)>,
 }
 
 impl Link {
     pub fn is_alive(&self) -> bool {
-        self.state.load(Ordering::Acquire) != DEAD
+        self.state.load(Ordering::Acquire) != DEAD && self.trust.holds()
     }
 
     /// Takes it for one job, if it is free.
@@ -110,7 +136,7 @@ impl Link {
 }
 
 /// Logs in, on a new thread; the connection comes back taken.
-pub async fn open(route: Arc<Route>) -> Result<Link, Trouble> {
+pub async fn open(route: Arc<Route>, trust: Trust) -> Result<Link, Trouble> {
     let broken = |e: io::Error| Trouble::Other(route.unreachable(e.to_string()));
     let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|e| broken(e.into()))?;
     let wake = Arc::new(Wake(wake));
@@ -120,6 +146,7 @@ pub async fn open(route: Arc<Route>) -> Result<Link, Trouble> {
     let link = Link {
         wake: wake.clone(),
         state: state.clone(),
+        trust: trust.clone(),
         mailbox,
     };
     let thread_route = route.clone();
@@ -134,11 +161,11 @@ pub async fn open(route: Arc<Route>) -> Result<Link, Trouble> {
                     return;
                 }
             };
-            let mut connection = Connection::new(thread_route, logged_in, wake);
+            let mut connection = Connection::new(thread_route, logged_in, wake, state, trust);
             if ready_tx.send(Ok(())).is_ok() {
-                connection.serve(&jobs, &state);
+                connection.serve(&jobs);
             }
-            state.store(DEAD, Ordering::Release);
+            connection.state.store(DEAD, Ordering::Release);
         })
         .map_err(broken)?;
     match ready.await {
@@ -152,6 +179,8 @@ struct Connection {
     session: Session,
     socket: TcpStream,
     wake: Arc<Wake>,
+    state: Arc<AtomicU8>,
+    trust: Trust,
 }
 
 impl Drop for Connection {
@@ -161,14 +190,14 @@ impl Drop for Connection {
     }
 }
 
-/// Whether a connection can be used for another job.
-enum After {
-    Usable,
-    Spent,
-}
-
 impl Connection {
-    fn new(route: Arc<Route>, logged_in: LoggedIn, wake: Arc<Wake>) -> Connection {
+    fn new(
+        route: Arc<Route>,
+        logged_in: LoggedIn,
+        wake: Arc<Wake>,
+        state: Arc<AtomicU8>,
+        trust: Trust,
+    ) -> Connection {
         let LoggedIn { session, socket } = logged_in;
         session.set_keepalive(true, KEEPALIVE_S);
         session.set_blocking(false);
@@ -177,53 +206,44 @@ impl Connection {
             session,
             socket,
             wake,
+            state,
+            trust,
         }
     }
 
-    fn serve(&mut self, jobs: &std_mpsc::Receiver<(Job, OwnedSemaphorePermit)>, state: &AtomicU8) {
+    fn serve(&mut self, jobs: &std_mpsc::Receiver<(Job, OwnedSemaphorePermit)>) {
         let mut idle_since = Instant::now();
-        loop {
+        while self.state.load(Ordering::Acquire) != DEAD {
             match jobs.recv_timeout(TICK) {
                 Ok((job, permit)) => {
-                    match self.perform(job) {
-                        After::Usable => state.store(FREE, Ordering::Release),
-                        After::Spent => state.store(DEAD, Ordering::Release),
-                    }
-                    drop(permit);
+                    self.perform(job, permit);
                     idle_since = Instant::now();
                 }
                 Err(std_mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(std_mpsc::RecvTimeoutError::Timeout) => {
                     let over = idle_since.elapsed() > IDLE || self.hung_up() || self.keep_alive().is_err();
-                    // Whoever takes it at this very moment is served; else it closes.
-                    if over
-                        && state
-                            .compare_exchange(FREE, DEAD, Ordering::AcqRel, Ordering::Acquire)
-                            .is_ok()
-                    {
-                        return;
+                    if over {
+                        // Whoever takes it at this very moment is served, and finds out.
+                        let _ = self
+                            .state
+                            .compare_exchange(FREE, DEAD, Ordering::AcqRel, Ordering::Acquire);
                     }
                 }
-            }
-            if state.load(Ordering::Acquire) == DEAD {
-                return;
             }
         }
     }
 
-    fn perform(&mut self, job: Job) -> After {
+    fn perform(&mut self, job: Job, permit: OwnedSemaphorePermit) {
         match job {
             Job::Call(mut job) => {
                 let end = self.call(&mut job);
-                let after = if end.is_ok() { After::Usable } else { After::Spent };
                 if let Err(e) = &end {
                     tracing::debug!(machine = self.route.machine, "connection given up: {e:?}");
-                    let _ = self.socket.shutdown(Shutdown::Both);
                 }
+                self.release(end.is_ok(), permit);
                 // First the end, then the end of stdout: a reader of both finds both.
                 let _ = job.end.send(end);
                 drop(job.stdout);
-                after
             }
             Job::Upload(job) => {
                 self.session.set_blocking(true);
@@ -234,15 +254,21 @@ impl Connection {
                     UploadJob::Remove { path, done } => (self.remove(&path), done),
                 };
                 self.session.set_blocking(false);
-                let after = if matches!(outcome, Err(FileTrouble::Way(_))) {
-                    After::Spent
-                } else {
-                    After::Usable
-                };
+                self.release(!matches!(outcome, Err(FileTrouble::Way(_))), permit);
                 let _ = done.send(outcome);
-                after
             }
         }
+    }
+
+    /// Free for the next job before this one's end is known, so that a caller who goes on at once finds it.
+    fn release(&self, usable: bool, permit: OwnedSemaphorePermit) {
+        if !usable {
+            let _ = self.socket.shutdown(Shutdown::Both);
+            self.trust.broke();
+        }
+        self.state
+            .store(if usable { FREE } else { DEAD }, Ordering::Release);
+        drop(permit);
     }
 
     fn call(&mut self, job: &mut CallJob) -> Result<CallEnd, Broken> {
@@ -288,7 +314,8 @@ impl Connection {
             if channel.eof() {
                 return Ok(String::from_utf8_lossy(&stderr).trim().to_string());
             }
-            if busy {
+            // Reading one stream takes in what came for the other, too: then the socket has nothing more to say.
+            if busy || channel.read_window().available > 0 {
                 moved = Instant::now();
                 continue;
             }
