@@ -16,6 +16,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// Output is passed on in pieces no more often than this.
 const LOG_PAUSE: Duration = Duration::from_millis(250);
 
+/// Of a build's output the end is searched for errors.
+const OUTPUT_BYTES: usize = 8 << 20;
+
 /// A make invocation's surroundings, the same for every call: a difference would build everything again.
 pub struct Make<'a> {
     ctx: &'a Ctx,
@@ -105,6 +108,9 @@ impl Make<'_> {
         let (mut output, mut pending, mut said) = (Vec::new(), Vec::new(), Instant::now());
         let ended = command::run(&mut command, limit.left(), &mut |bytes| {
             output.extend_from_slice(bytes);
+            if output.len() > OUTPUT_BYTES {
+                output.drain(..OUTPUT_BYTES / 2);
+            }
             pending.extend_from_slice(bytes);
             if said.elapsed() >= LOG_PAUSE {
                 said = Instant::now();

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Console text is passed on in pieces no more often than this.
 const CONSOLE_PAUSE: Duration = Duration::from_millis(250);
+/// A kernel that never stops printing fills no disk.
+const CONSOLE_BYTES: usize = 8 << 20;
 /// After a panic its last lines still come; with `panic=-1` the guest then resets and QEMU ends.
 const AFTER_PANIC: Duration = Duration::from_secs(2);
 /// A guest's second is many of ours where instructions are its clock, or where the host is busy.
@@ -95,6 +97,8 @@ struct Guest<'a> {
     receiver: Receiver,
     watch: Watch,
     pending: Vec<u8>,
+    /// Bytes of the console so far.
+    kept: usize,
     passed_on: Instant,
     last_byte: Instant,
     looked: Instant,
@@ -129,6 +133,7 @@ impl<'a> Guest<'a> {
             receiver: Receiver::new(&marker),
             watch: Watch::default(),
             pending: Vec::new(),
+            kept: 0,
             passed_on: now,
             last_byte: now,
             looked: now,
@@ -235,8 +240,16 @@ impl<'a> Guest<'a> {
     fn pass_on(&mut self) {
         self.passed_on = Instant::now();
         if !self.pending.is_empty() {
-            let text = String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned();
-            self.ctx.out.say(Event::Console { text });
+            let bytes = std::mem::take(&mut self.pending);
+            let room = CONSOLE_BYTES.saturating_sub(self.kept);
+            self.kept += bytes.len();
+            let mut text = String::from_utf8_lossy(&bytes[..bytes.len().min(room)]).into_owned();
+            if room > 0 && bytes.len() > room {
+                text.push_str("\n[the console said more than is kept]\n");
+            }
+            if !text.is_empty() {
+                self.ctx.out.say(Event::Console { text });
+            }
         }
     }
 

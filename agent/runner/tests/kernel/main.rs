@@ -121,6 +121,7 @@ impl Lab {
             .stdin(pack.stdout.take().unwrap())
             .output()
             .unwrap();
+        assert!(pack.wait().unwrap().success());
         assert!(put.status.success(), "{put:?}");
     }
 
