@@ -69,7 +69,6 @@ pub struct Folded {
     pub log_likelihood: Vec<f64>,
     /// Posterior mean and variance of delta in each class.
     pub delta: Vec<(f64, f64)>,
-    pub level: Vec<(f64, f64)>,
     /// Posterior means over everything: of `s^2`, `kappa^2`, walk variance an hour, outliers, two modes, any drift.
     pub s2: f64,
     pub kappa2: f64,
@@ -395,7 +394,6 @@ fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) -> Fol
     let mut folded = Folded {
         log_likelihood: vec![f64::NEG_INFINITY; classes],
         delta: vec![(0.0, model.delta_sd * model.delta_sd); classes],
-        level: vec![(model.level_mean, model.level_sd * model.level_sd); classes],
         s2: 0.0,
         kappa2: 0.0,
         walk2: 0.0,
@@ -436,7 +434,6 @@ fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) -> Fol
         for &k in &node.classes {
             folded.log_likelihood[k] = libm::log(here.weight.max(1e-300));
             folded.delta[k] = here.delta();
-            folded.level[k] = here.level();
         }
     }
     for sum in [
@@ -458,8 +455,6 @@ struct Moments {
     weight: f64,
     d1: f64,
     d2: f64,
-    l1: f64,
-    l2: f64,
     s2: f64,
     kappa2: f64,
     walk2: f64,
@@ -475,8 +470,6 @@ impl Moments {
         self.weight += w;
         self.d1 += w * state.m[DELTA];
         self.d2 += w * (state.m[DELTA] * state.m[DELTA] + state.p[DELTA * size + DELTA].max(0.0));
-        self.l1 += w * state.m[LEVEL];
-        self.l2 += w * (state.m[LEVEL] * state.m[LEVEL] + state.p[LEVEL * size + LEVEL].max(0.0));
         self.s2 += w * s2;
         self.kappa2 += w * cell.kappa * cell.kappa;
         match cell.drift {
@@ -508,8 +501,4 @@ impl Moments {
         (mean, (self.d2 / self.weight.max(1e-300) - mean * mean).max(0.0))
     }
 
-    fn level(&self) -> (f64, f64) {
-        let mean = self.l1 / self.weight.max(1e-300);
-        (mean, (self.l2 / self.weight.max(1e-300) - mean * mean).max(0.0))
-    }
 }

@@ -34,9 +34,6 @@ pub struct MachineBelief {
     pub p_no_change: f64,
     /// Mean and standard deviation of delta, given a change.
     pub delta: (f64, f64),
-    pub level: (f64, f64),
-    pub low_boots: usize,
-    pub high_boots: usize,
     pub folded: Folded,
 }
 
@@ -369,14 +366,11 @@ fn fold_machine(
         class_prior: prior,
     };
     let folded = bank::fold(&rows, &model);
-    let (p_no_change, delta, level) = summary(&folded, prior);
+    let (p_no_change, delta) = summary(&folded, prior);
     Some(MachineBelief {
         machine,
         p_no_change,
         delta,
-        level,
-        low_boots: low.len(),
-        high_boots: high.len(),
         folded,
     })
 }
@@ -394,8 +388,8 @@ pub fn variance_factor(runs: u32, sigma_within: f64, sigma_boot: Option<f64>) ->
     }
 }
 
-/// `P(no change)`, and the moments of delta and level given a change.
-fn summary(folded: &Folded, prior: &[f64]) -> (f64, (f64, f64), (f64, f64)) {
+/// `P(no change)`, and the moments of delta given a change.
+fn summary(folded: &Folded, prior: &[f64]) -> (f64, (f64, f64)) {
     let weights = normalised(&folded.log_likelihood, prior);
     let change: f64 = weights.iter().skip(1).sum();
     let mixed = |moments: &[(f64, f64)]| {
@@ -418,7 +412,7 @@ fn summary(folded: &Folded, prior: &[f64]) -> (f64, (f64, f64), (f64, f64)) {
             / change;
         (mean, libm::sqrt((second - mean * mean).max(0.0)))
     };
-    (weights[0], mixed(&folded.delta), mixed(&folded.level))
+    (weights[0], mixed(&folded.delta))
 }
 
 fn normalised(log_likelihood: &[f64], prior: &[f64]) -> Vec<f64> {

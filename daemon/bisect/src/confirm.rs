@@ -14,13 +14,12 @@ use crate::{Check, CheckResult, Checked, Kernel};
 
 /// An effect with its uncertainty.
 #[derive(Clone, Debug, Default)]
-pub struct Sized {
+pub struct Size {
     pub difference: f64,
     pub sd: f64,
     pub interval: (f64, f64),
     pub size_confidence: f64,
     pub boots: usize,
-    pub machine: Option<usize>,
     pub censored: bool,
     pub checks: Vec<Checked>,
     pub notes: Vec<String>,
@@ -29,7 +28,7 @@ pub struct Sized {
 /// Boots that failed among a kernel's confirmations after which no more are asked.
 const PATIENCE: u32 = 3;
 
-pub fn confirm(searcher: &Searcher<'_>, belief: &Belief, culprit: u32) -> Result<Sized, Ask> {
+pub fn confirm(searcher: &Searcher<'_>, belief: &Belief, culprit: u32) -> Result<Size, Ask> {
     let facts = searcher.facts;
     let Some(machine) = best_machine(belief) else {
         return Ok(from_belief(searcher, belief));
@@ -71,24 +70,23 @@ pub fn confirm(searcher: &Searcher<'_>, belief: &Belief, culprit: u32) -> Result
 }
 
 /// The belief's own word on the effect, where no boots were meant to size it.
-pub fn from_belief(searcher: &Searcher<'_>, belief: &Belief) -> Sized {
+pub fn from_belief(searcher: &Searcher<'_>, belief: &Belief) -> Size {
     let Some(machine) = best_machine(belief).and_then(|m| belief.on(m)) else {
-        return Sized::default();
+        return Size::default();
     };
     let (difference, sd) = machine.delta;
     with_interval(
         searcher.facts,
-        Sized {
+        Size {
             difference,
             sd,
             interval: (difference - 1.96 * sd, difference + 1.96 * sd),
-            machine: Some(machine.machine),
-            ..Sized::default()
+                ..Size::default()
         },
     )
 }
 
-fn with_interval(facts: &Facts<'_>, mut sized: Sized) -> Sized {
+fn with_interval(facts: &Facts<'_>, mut sized: Size) -> Size {
     let loss = facts.scale.loss(sized.difference);
     sized.size_confidence = phi((loss - facts.scale.least) / sized.sd.max(1e-9));
     sized
@@ -223,7 +221,7 @@ fn mean_of(facts: &Facts<'_>, boots: &[usize]) -> f64 {
     mean(&boots.iter().map(|&b| facts.boots[b].y).collect::<Vec<_>>())
 }
 
-fn size(searcher: &Searcher<'_>, belief: &Belief, machine: usize, parents: &[u32], culprit: u32) -> Sized {
+fn size(searcher: &Searcher<'_>, belief: &Belief, machine: usize, parents: &[u32], culprit: u32) -> Size {
     let facts = searcher.facts;
     let plain = |place: u32| Kernel::plain(facts.history.id(place).clone());
     let bad = confirm_boots(facts, &plain(culprit), machine);
@@ -245,14 +243,13 @@ fn size(searcher: &Searcher<'_>, belief: &Belief, machine: usize, parents: &[u32
     let reach = t95(facts.summaries.boot_degrees.max(2.0)) * sd;
     with_interval(
         facts,
-        Sized {
+        Size {
             difference,
             sd,
             interval: (difference - reach, difference + reach),
             boots: good.len().min(bad.len()),
-            machine: Some(machine),
-            censored: bad.iter().chain(&good).any(|&b| facts.boots[b].censored),
-            ..Sized::default()
+                censored: bad.iter().chain(&good).any(|&b| facts.boots[b].censored),
+            ..Size::default()
         },
     )
 }
@@ -283,7 +280,7 @@ fn checked(check: Check, result: CheckResult, detail: impl Into<String>) -> Chec
     }
 }
 
-fn parents_check(facts: &Facts<'_>, sized: &Sized, culprit: u32, parents: &[u32]) -> Checked {
+fn parents_check(facts: &Facts<'_>, sized: &Size, culprit: u32, parents: &[u32]) -> Checked {
     if parents.is_empty() || sized.boots == 0 {
         return checked(
             Check::Parents,
@@ -349,7 +346,7 @@ fn same_binary(facts: &Facts<'_>, culprit: u32, parents: &[u32]) -> Checked {
 
 fn revert(
     searcher: &Searcher<'_>,
-    sized: &Sized,
+    sized: &Size,
     culprit: u32,
     machine: usize,
     count: u32,
@@ -398,7 +395,7 @@ fn revert(
 
 fn layout(
     searcher: &Searcher<'_>,
-    sized: &Sized,
+    sized: &Size,
     culprit: u32,
     parents: &[u32],
     machine: usize,

@@ -14,6 +14,8 @@ const MOST_BOOTS: usize = 20;
 /// `P(no change)` below which the search starts: at two boots a side, and later.
 const EARLY: f64 = 0.002;
 const CLEAR: f64 = 0.01;
+/// Boots a side after which a step that is still not clear counts as none.
+const SETTLED: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Ends {
@@ -100,7 +102,9 @@ fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -
         }
         return Ends::Gain;
     }
-    if none > 0.05 && detectable <= scale.least && may_refuse {
+    // A small step that stands out may yet prove to be one: then it is called small, not nothing.
+    let stands_out = belief.delta.0.abs() > 1.96 * belief.delta.1 && look.boots < SETTLED;
+    if none > 0.05 && detectable <= scale.least && may_refuse && !stands_out {
         return Ends::Same;
     }
     if look.boots >= MOST_BOOTS || out_of_time(facts, low, high, look.machine) {

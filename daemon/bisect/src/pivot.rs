@@ -8,7 +8,9 @@ use crate::stats::mean;
 
 /// z against both ends at which a kernel is a pivot, and at which it is measured again to see.
 const PIVOT: f64 = 4.0;
-const SUSPICIOUS: f64 = 3.0;
+const SUSPICIOUS: f64 = 2.0;
+/// Boots of a suspicious kernel after which it is left to the search.
+const PATIENCE: usize = 6;
 /// z at which two boots are as good as three.
 const OBVIOUS: f64 = 12.0;
 /// Widens the noise of a difference: it was learned from few boots.
@@ -26,7 +28,6 @@ pub enum Pivot {
 pub struct Gap {
     pub difference: f64,
     pub z: f64,
-    pub boots: usize,
 }
 
 impl Gap {
@@ -58,7 +59,6 @@ fn gap_on(searcher: &Searcher<'_>, from: u32, to: u32, machine: usize) -> Option
     Some(Gap {
         difference,
         z: difference / sd,
-        boots: a.len().min(b.len()),
     })
 }
 
@@ -100,7 +100,7 @@ pub fn find(searcher: &Searcher<'_>, span: &Span, belief: &Belief) -> Option<Piv
             let enough = boots >= 3 || (boots == 2 && z > OBVIOUS);
             if enough && z > PIVOT && split.is_none_or(|(best, _)| z > best) {
                 split = Some((z, place));
-            } else if !enough && z > SUSPICIOUS && more.is_none_or(|(best, ..)| z > best) {
+            } else if boots < PATIENCE && z > SUSPICIOUS && more.is_none_or(|(best, ..)| z > best) {
                 more = Some((z, place, machine));
             }
         }

@@ -38,7 +38,7 @@ pub struct Change {
     /// One commit, or a set that can't be told apart.
     pub members: Vec<u32>,
     pub probability: f64,
-    pub effect: confirm::Sized,
+    pub effect: confirm::Size,
     pub low: u32,
     pub high: u32,
 }
