@@ -187,6 +187,14 @@ fn what_cannot_be_tested_is_no_verdict() {
     all_right(&["d"]);
 }
 
+/// One scenario by name, with every step printed.
+#[test]
+#[ignore = "for looking: SCENARIO=a09 SCENARIO_LOG=1, --ignored --nocapture"]
+fn one() {
+    let name = std::env::var("SCENARIO").unwrap_or_else(|_| "a01".into());
+    all_right(&[&name]);
+}
+
 /// The whole of what is about judgement, counted: a wrong commit in at most 1 % of all plays.
 #[test]
 #[ignore = "minutes; run with --ignored, SCENARIO_SEEDS=20 for the full table"]

@@ -500,5 +500,4 @@ impl Moments {
         let mean = self.d1 / self.weight.max(1e-300);
         (mean, (self.d2 / self.weight.max(1e-300) - mean * mean).max(0.0))
     }
-
 }

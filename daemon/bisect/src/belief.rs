@@ -100,9 +100,15 @@ impl Belief {
 }
 
 impl MachineBelief {
-    /// Standard deviation of one boot of three runs about its image's level, modes included.
+    /// Standard deviation of one boot of three runs about its image's level. A second mode counts once it is more
+    /// likely than not: as a mere possibility it would drown every difference.
     pub fn boot_sd(&self) -> f64 {
-        libm::sqrt(self.folded.s2 + self.folded.mode_spread)
+        let modes = if self.folded.two_modes > 0.5 {
+            self.folded.mode_spread
+        } else {
+            0.0
+        };
+        libm::sqrt(self.folded.s2 + modes)
     }
 
     /// Probability that the loss is at least `least` (in the direction of `sign`), 'no change' counted in.

@@ -81,7 +81,7 @@ pub fn from_belief(searcher: &Searcher<'_>, belief: &Belief) -> Size {
             difference,
             sd,
             interval: (difference - 1.96 * sd, difference + 1.96 * sd),
-                ..Size::default()
+            ..Size::default()
         },
     )
 }
@@ -248,7 +248,7 @@ fn size(searcher: &Searcher<'_>, belief: &Belief, machine: usize, parents: &[u32
             sd,
             interval: (difference - reach, difference + reach),
             boots: good.len().min(bad.len()),
-                censored: bad.iter().chain(&good).any(|&b| facts.boots[b].censored),
+            censored: bad.iter().chain(&good).any(|&b| facts.boots[b].censored),
             ..Size::default()
         },
     )

@@ -1,7 +1,6 @@
 //! A level that fits neither end: the sign of more than one change.
 
 use crate::belief::Belief;
-use crate::facts::Facts;
 use crate::search::{Searcher, Want, want};
 use crate::span::{Base, Span};
 use crate::stats::mean;
@@ -17,9 +16,6 @@ const OBVIOUS: f64 = 12.0;
 const CAUTION: f64 = 1.2;
 /// Share of the least effect that a step must have to be one.
 const STEP: f64 = 0.6;
-/// Beyond this probability of drift, levels measured hours apart are not compared.
-const DRIFTING: f64 = 0.7;
-
 pub enum Pivot {
     Split(u32),
     More(Want),
@@ -49,25 +45,28 @@ pub fn gap(searcher: &Searcher<'_>, from: u32, to: u32) -> Option<Gap> {
 fn gap_on(searcher: &Searcher<'_>, from: u32, to: u32, machine: usize) -> Option<Gap> {
     let facts = searcher.facts;
     let noise = searcher.look(machine)?;
-    let (a, b) = (levels(facts, from, machine), levels(facts, to, machine));
+    let (a, b) = (facts.boots_on(from, machine), facts.boots_on(to, machine));
     if a.is_empty() || b.is_empty() {
         return None;
     }
+    let level = |boots: &[usize]| mean(&boots.iter().map(|&b| facts.boots[b].y).collect::<Vec<_>>());
+    let hour = |boots: &[usize]| {
+        mean(
+            &boots
+                .iter()
+                .map(|&b| facts.boots[b].at_s / 3600.0)
+                .collect::<Vec<_>>(),
+        )
+    };
     let share = 1.0 / a.len() as f64 + 1.0 / b.len() as f64;
-    let sd = CAUTION * noise.boot_sd().max(1e-6) * libm::sqrt(share);
-    let difference = mean(&b) - mean(&a);
+    let boot = CAUTION * noise.boot_sd().max(1e-6);
+    // What the machine may have drifted between the two, on average.
+    let drift = noise.folded.walk2 * (hour(&a) - hour(&b)).abs();
+    let difference = level(&b) - level(&a);
     Some(Gap {
         difference,
-        z: difference / sd,
+        z: difference / libm::sqrt(boot * boot * share + drift),
     })
-}
-
-fn levels(facts: &Facts<'_>, place: u32, machine: usize) -> Vec<f64> {
-    facts
-        .boots_on(place, machine)
-        .into_iter()
-        .map(|b| facts.boots[b].y)
-        .collect()
 }
 
 pub fn find(searcher: &Searcher<'_>, span: &Span, belief: &Belief) -> Option<Pivot> {
@@ -84,9 +83,6 @@ pub fn find(searcher: &Searcher<'_>, span: &Span, belief: &Belief) -> Option<Piv
             continue;
         }
         for machine in searcher.ready() {
-            if searcher.look(machine).is_none_or(|l| l.folded.drifts > DRIFTING) {
-                continue;
-            }
             let below = gap_on(searcher, span.low, place, machine);
             let above = gap_on(searcher, place, span.high, machine);
             let (Some(below), Some(above)) = (below, above) else {

@@ -25,7 +25,13 @@ fn count(trials: u64, base: u64, commits: usize, effect: f64, noise: Noise) -> C
     for trial in 0..trials {
         let world = World::new(base + trial, commits, effect, noise);
         let culprit = world.culprit;
-        let Played { conclusion, boots, kernels, minutes, plans } = world.play();
+        let Played {
+            conclusion,
+            boots,
+            kernels,
+            minutes,
+            plans,
+        } = world.play();
         let named: Vec<&str> = conclusion.first_bad.iter().map(|c| c.as_str()).collect();
         let truth = culprit.map(|c| format!("c{c}"));
         match (conclusion.status, &truth) {
@@ -37,7 +43,11 @@ fn count(trials: u64, base: u64, commits: usize, effect: f64, noise: Noise) -> C
                 count.wrong += 1;
                 count.claimed += conclusion.confidence;
                 if std::env::var_os("SHOW_WRONG").is_some() {
-                    println!("    seed {} names {named:?} for {truth:?}: {:?}", base + trial, conclusion.notes);
+                    println!(
+                        "    seed {} names {named:?} for {truth:?}: {:?}",
+                        base + trial,
+                        conclusion.notes
+                    );
                 }
             }
             _ => count.undecided += 1,
@@ -60,14 +70,76 @@ fn models() -> Vec<(&'static str, Noise)> {
     let base = Noise::default();
     vec![
         ("gauss", Noise { run: 0.02, ..base }),
-        ("boot", Noise { run: 0.02, boot: 0.02, ..base }),
-        ("heavy", Noise { run: 0.02, boot: 0.01, heavy: 0.05, ..base }),
-        ("bimodal", Noise { run: 0.02, boot: 0.006, mode: (0.3, 0.08), ..base }),
-        ("drift", Noise { run: 0.02, boot: 0.01, walk: 0.01, ..base }),
-        ("step", Noise { run: 0.02, step: 0.03, ..base }),
-        ("image 0.5 %", Noise { run: 0.02, boot: 0.02, image: 0.005, ..base }),
-        ("image 1 %", Noise { run: 0.02, boot: 0.02, image: 0.01, ..base }),
-        ("image 2 %", Noise { run: 0.02, boot: 0.02, image: 0.02, ..base }),
+        (
+            "boot",
+            Noise {
+                run: 0.02,
+                boot: 0.02,
+                ..base
+            },
+        ),
+        (
+            "heavy",
+            Noise {
+                run: 0.02,
+                boot: 0.01,
+                heavy: 0.05,
+                ..base
+            },
+        ),
+        (
+            "bimodal",
+            Noise {
+                run: 0.02,
+                boot: 0.006,
+                mode: (0.3, 0.08),
+                ..base
+            },
+        ),
+        (
+            "drift",
+            Noise {
+                run: 0.02,
+                boot: 0.01,
+                walk: 0.01,
+                ..base
+            },
+        ),
+        (
+            "step",
+            Noise {
+                run: 0.02,
+                step: 0.03,
+                ..base
+            },
+        ),
+        (
+            "image 0.5 %",
+            Noise {
+                run: 0.02,
+                boot: 0.02,
+                image: 0.005,
+                ..base
+            },
+        ),
+        (
+            "image 1 %",
+            Noise {
+                run: 0.02,
+                boot: 0.02,
+                image: 0.01,
+                ..base
+            },
+        ),
+        (
+            "image 2 %",
+            Noise {
+                run: 0.02,
+                boot: 0.02,
+                image: 0.02,
+                ..base
+            },
+        ),
     ]
 }
 
@@ -75,7 +147,11 @@ const LOSS: f64 = -0.0513; // 5 %
 
 #[test]
 fn a_loss_in_plain_noise_is_found_and_nothing_else_is_named() {
-    let noise = Noise { run: 0.02, boot: 0.01, ..Noise::default() };
+    let noise = Noise {
+        run: 0.02,
+        boot: 0.01,
+        ..Noise::default()
+    };
     let found = count(20, 500, 64, LOSS, noise);
     assert_eq!(found.wrong, 0, "{found:?}");
     assert!(found.right >= 19, "{found:?}");
@@ -91,8 +167,21 @@ fn without_noise_a_kernel_takes_one_boot_or_two() {
         (world.build_s, world.boot_s, world.run_s) = (4.0, 1.0, 0.5);
         let truth = format!("c{}", world.culprit.expect("a loss"));
         let played = world.play();
-        assert_eq!(played.conclusion.first_bad.iter().map(|c| c.as_str()).collect::<Vec<_>>(), [truth]);
-        assert!(played.boots <= 2 * played.kernels, "{} boots of {} kernels", played.boots, played.kernels);
+        assert_eq!(
+            played
+                .conclusion
+                .first_bad
+                .iter()
+                .map(|c| c.as_str())
+                .collect::<Vec<_>>(),
+            [truth]
+        );
+        assert!(
+            played.boots <= 2 * played.kernels,
+            "{} boots of {} kernels",
+            played.boots,
+            played.kernels
+        );
         assert!(played.kernels <= 6 + 3, "{} kernels", played.kernels);
     }
 }
@@ -100,8 +189,17 @@ fn without_noise_a_kernel_takes_one_boot_or_two() {
 #[test]
 #[ignore = "minutes to hours; see the module's doc"]
 fn the_table() {
-    let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
-    let (trials, commits, base) = (number("TRIALS", 50), number("COMMITS", 64) as usize, number("SEED", 10_000));
+    let number = |name: &str, default: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(default)
+    };
+    let (trials, commits, base) = (
+        number("TRIALS", 50),
+        number("COMMITS", 64) as usize,
+        number("SEED", 10_000),
+    );
     let only = std::env::var("MODEL").ok();
     println!("{trials} trials, {commits} commits, seeds from {base}");
     for (name, noise) in models() {

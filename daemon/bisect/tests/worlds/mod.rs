@@ -97,18 +97,38 @@ impl World {
 
     pub fn history(&self) -> History {
         let name = |i: usize| CommitId::new(format!("c{i}"));
-        let commits = (0..self.commits).map(|i| Commit { id: name(i), parents: i.checked_sub(1).map(name).into_iter().collect() });
-        History::new(name(0), name(self.commits - 1), commits.collect(), false, BTreeMap::new()).expect("a line")
+        let commits = (0..self.commits).map(|i| Commit {
+            id: name(i),
+            parents: i.checked_sub(1).map(name).into_iter().collect(),
+        });
+        History::new(
+            name(0),
+            name(self.commits - 1),
+            commits.collect(),
+            false,
+            BTreeMap::new(),
+        )
+        .expect("a line")
     }
 
     pub fn policy(&self) -> Policy {
         Policy {
-            metric: Metric { name: "m".into(), unit: "x".into(), higher_is_better: true, may_be_zero: false },
+            metric: Metric {
+                name: "m".into(),
+                unit: "x".into(),
+                higher_is_better: true,
+                may_be_zero: false,
+            },
             min_effect: MinEffect::Pct(2.0),
             confidence: 0.99,
             seed: 1,
             look_for: LookFor::First,
-            costs: Costs { build_s: self.build_s, boot_s: self.boot_s, run_s: self.run_s, ..Costs::default() },
+            costs: Costs {
+                build_s: self.build_s,
+                boot_s: self.boot_s,
+                run_s: self.run_s,
+                ..Costs::default()
+            },
             limits: Limits::default(),
             confirm: Confirm::default(),
             other_metrics: Vec::new(),
@@ -119,7 +139,12 @@ impl World {
         let hours = ((at_s - self.level_at_s) / 3600.0).max(0.0);
         self.level += self.noise.walk * hours.sqrt() * self.dice.normal();
         self.level_at_s = at_s;
-        let mut centre = self.level + if at_s > self.step_at_s { self.noise.step } else { 0.0 };
+        let mut centre = self.level
+            + if at_s > self.step_at_s {
+                self.noise.step
+            } else {
+                0.0
+            };
         if self.culprit.is_some_and(|c| commit >= c) {
             centre += self.effect;
         }
@@ -131,7 +156,11 @@ impl World {
         }
         (0..runs)
             .map(|_| {
-                let wide = if self.dice.unit() < self.noise.heavy { 3.0 } else { 1.0 };
+                let wide = if self.dice.unit() < self.noise.heavy {
+                    3.0
+                } else {
+                    1.0
+                };
                 Value::Exact((centre + wide * self.noise.run * self.dice.normal()).exp())
             })
             .collect()
@@ -143,7 +172,10 @@ impl World {
         let machine = MachineId::new("m1");
         let mut record = Record {
             policy: self.policy(),
-            machines: vec![Machine { id: machine, busy: false }],
+            machines: vec![Machine {
+                id: machine,
+                busy: false,
+            }],
             builders: 0,
             now_s: 0.0,
             images: Vec::new(),
@@ -179,7 +211,10 @@ impl World {
         let commit: usize = job.kernel.commit.as_str()[1..].parse().expect("c and a number");
         if record.images.iter().all(|i| i.kernel != job.kernel) {
             record.now_s += self.build_s;
-            record.images.push(Image { kernel: job.kernel.clone(), digest: format!("d{commit}") });
+            record.images.push(Image {
+                kernel: job.kernel.clone(),
+                digest: format!("d{commit}"),
+            });
         }
         record.now_s += self.boot_s;
         let at_s = record.now_s;
@@ -190,7 +225,10 @@ impl World {
             machine: job.machine,
             replicate: job.replicate,
             at_s,
-            outcome: Outcome::Measured { values, others: BTreeMap::new() },
+            outcome: Outcome::Measured {
+                values,
+                others: BTreeMap::new(),
+            },
         });
     }
 }
