@@ -150,3 +150,46 @@ async fn a_cancelled_bisection_leaves_its_machine_free_and_clean() {
         "facts stay"
     );
 }
+
+/// Killed again and again at moments of no meaning; the record ends the same, and nothing is done twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_daemon_goes_on_where_it_was() {
+    let seed = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .subsec_nanos();
+    println!("seed {seed}");
+    let mut state = u64::from(seed) | 1;
+    let mut pause = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        Duration::from_millis(200 + state % 2500)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let tree = UserTree::new(folder.path(), 30, 17, 0.5);
+    let setup = setup(folder.path(), &tree, &["m1"]);
+    let mut daemon = setup.start(0).await;
+    let id = daemon.submit(&request(&tree)).await;
+    let db = database(&setup).await;
+    let mut kills = 0;
+    while kills < 8 && number(&db, "select count(*) from bisections where state = 'open'").await == 1 {
+        // The moment itself is what is tested, so a pause is no stand-in for an event here.
+        tokio::time::sleep(pause()).await;
+        daemon.kill();
+        kills += 1;
+        daemon.start().await;
+    }
+    found(&daemon, &id, &tree).await;
+    println!("killed {kills} times");
+    assert!(kills >= 4, "it was over too soon to say anything");
+    sound(&db).await;
+    assert_eq!(
+        number(
+            &db,
+            "select count(*) from attempts where ended_by in ('trouble', 'gone')"
+        )
+        .await,
+        0
+    );
+}

@@ -37,13 +37,19 @@ const TIDY_LIMIT: Duration = Duration::from_secs(30);
 
 /// How carrying came to its end.
 enum Carry {
-    Ended(Ending, Option<Value>),
+    Ended(Box<Ending>, Option<Value>),
     /// Somebody else carries it, or it has ended.
     LeaseLost,
     /// Laid down; to be taken up again after so many seconds.
     LaidDown {
         pause_s: f64,
     },
+}
+
+impl Carry {
+    fn unreported(ending: Ending) -> Carry {
+        Carry::Ended(Box::new(ending), None)
+    }
 }
 
 pub async fn carry(p: Passes, attempt: Uuid, stop: CancellationToken) {
@@ -54,7 +60,7 @@ pub async fn carry(p: Passes, attempt: Uuid, stop: CancellationToken) {
     };
     let machine = carried.machine.clone();
     match carry_to_end(&p, &carried, &stop).await {
-        Ok(Carry::Ended(ending, report)) => end(&p, &carried, ending, report).await,
+        Ok(Carry::Ended(ending, report)) => end(&p, &carried, *ending, report).await,
         Ok(Carry::LeaseLost) => tracing::info!(%attempt, machine, "carried by another coordinator now"),
         Ok(Carry::LaidDown { pause_s }) => {
             if let Err(error) = p.store.release(attempt, &p.instance, pause_s).await {
@@ -79,22 +85,19 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
         // Perhaps never started: then it must not be started now.
         let cancelled = timeout(TIDY_LIMIT, p.fleet.cancel(&machine.name, &id)).await;
         if matches!(cancelled, Ok(Ok(c)) if !c.was_running) {
-            return Ok(Carry::Ended(Ending::Cancelled, None));
+            return Ok(Carry::unreported(Ending::Cancelled));
         }
     }
     let (order, supplies) = match order::order(p, machine, carried).await {
         Ok(made) => made,
         Err(NoOrder::Kernel(excerpt)) => {
             let failure = json!({"class": "source", "excerpt": excerpt});
-            return Ok(Carry::Ended(Ending::BuildFailed { failure, wall_s: 0.0 }, None));
+            return Ok(Carry::unreported(Ending::BuildFailed { failure, wall_s: 0.0 }));
         }
         Err(NoOrder::Lab(error)) => {
-            return Ok(Carry::Ended(
-                Ending::Trouble {
-                    what: format!("{error:#}"),
-                },
-                None,
-            ));
+            return Ok(Carry::unreported(Ending::Trouble {
+                what: format!("{error:#}"),
+            }));
         }
     };
     if carried.seen_lines == 0 {
@@ -136,11 +139,11 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
             }
             // Never started, and it shall not be: leaving ends its supplies.
             Some(Ok(Some(false))) = cancels.join_next(), if !cancels.is_empty() => {
-                if kept.next == 0 { return Ok(Carry::Ended(Ending::Cancelled, None)) }
+                if kept.next == 0 { return Ok(Carry::unreported(Ending::Cancelled)) }
             }
             () = &mut gone => {
                 let what = "nothing was heard past its deadline".to_string();
-                return Ok(Carry::Ended(Ending::Gone { what }, None));
+                return Ok(Carry::unreported(Ending::Gone { what }));
             }
             () = stop.cancelled() => {
                 kept.keep(p).await?;
@@ -156,7 +159,10 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
         Ok(report) => {
             let runs = runs(p, carried.id).await?;
             let ending = finish::ending(carried, &report, &runs)?;
-            Ok(Carry::Ended(ending, Some(serde_json::to_value(&report)?)))
+            Ok(Carry::Ended(
+                Box::new(ending),
+                Some(serde_json::to_value(&report)?),
+            ))
         }
         Err(error) => without_report(p, carried, &kept, error).await,
     }
@@ -194,12 +200,9 @@ async fn without_report(
         | FleetError::Install { .. }
         | FleetError::NoAgent { .. }
         | FleetError::Supply { .. }
-        | FleetError::Abandoned { .. } => Ok(Carry::Ended(
-            Ending::Trouble {
-                what: error.to_string(),
-            },
-            None,
-        )),
+        | FleetError::Abandoned { .. } => Ok(Carry::unreported(Ending::Trouble {
+            what: error.to_string(),
+        })),
     }
 }
 
