@@ -141,6 +141,8 @@ pub fn believe(facts: &Facts<'_>, span: &Span, use_machines: &[usize]) -> Belief
     let total: f64 = class_weight.iter().sum();
     let prior: Vec<f64> = (0..members.len())
         .map(|k| match k {
+            // With every candidate excluded nothing else is left.
+            0 if total <= 0.0 => 1.0,
             0 => NO_CHANGE,
             _ if total > 0.0 => (1.0 - NO_CHANGE) * class_weight[k] / total,
             _ => 0.0,
