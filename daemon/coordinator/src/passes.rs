@@ -60,7 +60,15 @@ impl Passes {
         config: Arc<Config>,
     ) -> Passes {
         let instance = Uuid::now_v7().to_string().into();
-        Passes { store, trees, fleet, images, post, config, instance }
+        Passes {
+            store,
+            trees,
+            fleet,
+            images,
+            post,
+            config,
+            instance,
+        }
     }
 
     /// Brings the record in line with the configuration. Before the first pass.
@@ -74,8 +82,12 @@ impl Passes {
         self.sync().await?;
         let bell = self.store.listen();
         let mut carriers = JoinSet::new();
-        let drive = repeat("drive", &stop, bell.clone(), PERIOD, async || drive::drive_once(&self).await);
-        let sweep = repeat("sweep", &stop, bell.clone(), SWEEP_PERIOD, async || sweep::sweep_once(&self).await);
+        let drive = repeat("drive", &stop, bell.clone(), PERIOD, async || {
+            drive::drive_once(&self).await
+        });
+        let sweep = repeat("sweep", &stop, bell.clone(), SWEEP_PERIOD, async || {
+            sweep::sweep_once(&self).await
+        });
         let dispatch = repeat("dispatch", &stop, bell, PERIOD, async || {
             dispatch::dispatch_once(&self, &mut carriers, &stop).await
         });
@@ -86,7 +98,9 @@ impl Passes {
         tokio::join!(drive, dispatch, sweep, deliver);
         let laid_down = async { while carriers.join_next().await.is_some() {} };
         if tokio::time::timeout(LAY_DOWN_LIMIT, laid_down).await.is_err() {
-            tracing::warn!("some attempts were not laid down in time; they are taken up when their leases lapse");
+            tracing::warn!(
+                "some attempts were not laid down in time; they are taken up when their leases lapse"
+            );
         }
         Ok(())
     }

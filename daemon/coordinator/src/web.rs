@@ -102,7 +102,8 @@ pub fn router(state: WebState) -> Router {
 /// Serves until `shutdown`, then lets running answers end; streams end at once.
 pub async fn serve(listener: tokio::net::TcpListener, state: WebState) -> anyhow::Result<()> {
     let shutdown = state.shutdown.clone();
-    let serving = axum::serve(listener, router(state)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    let serving =
+        axum::serve(listener, router(state)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     tokio::select! {
         ended = serving.into_future() => Ok(ended?),
         () = async { shutdown.cancelled().await; tokio::time::sleep(STOP_LIMIT).await } => {
@@ -113,13 +114,24 @@ pub async fn serve(listener: tokio::net::TcpListener, state: WebState) -> anyhow
 }
 
 fn span(request: &Request) -> tracing::Span {
-    let id = request.headers().get("x-request-id").and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let id = request
+        .headers()
+        .get("x-request-id")
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
     tracing::info_span!("http", method = %request.method(), path = request.uri().path(), request = id)
 }
 
 fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
-    let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    Problem::internal("a request made the daemon panic", said.unwrap_or("without a word")).into_response()
+    let said = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    Problem::internal(
+        "a request made the daemon panic",
+        said.unwrap_or("without a word"),
+    )
+    .into_response()
 }
 
 async fn not_found(request: Request) -> Response {
@@ -133,7 +145,11 @@ async fn not_found(request: Request) -> Response {
 
 /// A browser on its way to a page, not a program.
 fn wants_page(request: &Request) -> bool {
-    let accept = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let accept = request
+        .headers()
+        .get(header::ACCEPT)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
     !request.uri().path().starts_with("/api/") && accept.contains("text/html")
 }
 

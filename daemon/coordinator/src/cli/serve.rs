@@ -21,7 +21,11 @@ const INSTALLED_AGENT: &str = "/usr/lib/perfbisect/perfbisect-agent";
 #[derive(clap::Args)]
 pub struct Args {
     /// The main configuration file.
-    #[arg(long, env = "PERFBISECT_CONFIG", default_value = "/etc/perfbisect/perfbisect.toml")]
+    #[arg(
+        long,
+        env = "PERFBISECT_CONFIG",
+        default_value = "/etc/perfbisect/perfbisect.toml"
+    )]
     config: PathBuf,
     /// Log lines as JSON.
     #[arg(long)]
@@ -53,14 +57,22 @@ async fn open_store(config: &Config) -> anyhow::Result<(Store, Option<Cluster>)>
     let (url, cluster) = match &config.file.database_url {
         Some(url) => (url.clone(), None),
         None => {
-            let (state_dir, bin_dir) = (config.file.state_dir.clone(), config.file.postgres_bin_dir.clone());
+            let (state_dir, bin_dir) = (
+                config.file.state_dir.clone(),
+                config.file.postgres_bin_dir.clone(),
+            );
             let start = move || Cluster::start(&state_dir, bin_dir.as_deref());
             let cluster = tokio::task::spawn_blocking(start).await??;
             (cluster.url(), Some(cluster))
         }
     };
-    let store = Store::connect(&url).await.context("database_url: Postgres cannot be reached")?;
-    store.migrate().await.context("the database's schema cannot be brought up to date")?;
+    let store = Store::connect(&url)
+        .await
+        .context("database_url: Postgres cannot be reached")?;
+    store
+        .migrate()
+        .await
+        .context("the database's schema cannot be brought up to date")?;
     Ok((store, cluster))
 }
 
@@ -72,8 +84,21 @@ async fn serve(listener: tokio::net::TcpListener, config: Arc<Config>, store: St
     let post = Arc::new(Post::open(&config)?);
 
     let stop = CancellationToken::new();
-    let passes = Passes::new(store.clone(), trees.clone(), fleet, images.clone(), post, config.clone());
-    let pages = WebState { store, trees, images, config, shutdown: stop.clone() };
+    let passes = Passes::new(
+        store.clone(),
+        trees.clone(),
+        fleet,
+        images.clone(),
+        post,
+        config.clone(),
+    );
+    let pages = WebState {
+        store,
+        trees,
+        images,
+        config,
+        shutdown: stop.clone(),
+    };
     let mut passes = std::pin::pin!(passes.run(stop.clone()));
     let mut pages = tokio::spawn(web::serve(listener, pages));
 
@@ -109,7 +134,10 @@ fn agent_binary(configured: Option<&Path>) -> anyhow::Result<PathBuf> {
     let candidates = [beside, PathBuf::from(INSTALLED_AGENT)];
     candidates.iter().find(|p| p.is_file()).cloned().with_context(|| {
         let tried: Vec<String> = candidates.iter().map(|p| p.display().to_string()).collect();
-        format!("no agent binary at {}: build it, or name it by `agent = …`", tried.join(" or "))
+        format!(
+            "no agent binary at {}: build it, or name it by `agent = …`",
+            tried.join(" or ")
+        )
     })
 }
 

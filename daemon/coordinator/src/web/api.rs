@@ -212,7 +212,9 @@ pub async fn attempts(State(state): State<WebState>, Path(name): Path<String>) -
     let view = find(&state, &name).await?;
     let attempts = state.store.view_attempts(view.id).await?;
     let one = |a: &crate::store::views::AttemptView| {
-        let wall = a.ended_at.map(|end| (end - a.started_at).num_milliseconds() as f64 / 1000.0);
+        let wall = a
+            .ended_at
+            .map(|end| (end - a.started_at).num_milliseconds() as f64 / 1000.0);
         json!({
             "id": a.id,
             "kind": if a.building { "build" } else { "measure" },

@@ -21,12 +21,24 @@ struct Asset {
 static BY_NAME: LazyLock<BTreeMap<String, Asset>> = LazyLock::new(|| {
     let named = Assets::iter().filter_map(|plain| {
         let file = Assets::get(&plain)?;
-        let hash: String = file.metadata.sha256_hash().iter().take(8).map(|b| format!("{b:02x}")).collect();
+        let hash: String = file
+            .metadata
+            .sha256_hash()
+            .iter()
+            .take(8)
+            .map(|b| format!("{b:02x}"))
+            .collect();
         let name = match plain.rsplit_once('.') {
             Some((stem, ending)) => format!("{stem}.{hash}.{ending}"),
             None => format!("{plain}.{hash}"),
         };
-        Some((name, Asset { plain_name: plain.to_string(), file }))
+        Some((
+            name,
+            Asset {
+                plain_name: plain.to_string(),
+                file,
+            },
+        ))
     });
     named.collect()
 });
@@ -45,8 +57,16 @@ pub async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Response {
         return Problem::not_found("no such asset; reload the page").into_response();
     };
     let etag = format!("\"{name}\"");
-    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes() == etag.as_bytes());
-    let common = [(header::ETAG, etag), (header::CACHE_CONTROL, "public, max-age=31536000, immutable".to_string())];
+    let known = headers
+        .get(header::IF_NONE_MATCH)
+        .is_some_and(|v| v.as_bytes() == etag.as_bytes());
+    let common = [
+        (header::ETAG, etag),
+        (
+            header::CACHE_CONTROL,
+            "public, max-age=31536000, immutable".to_string(),
+        ),
+    ];
     if known {
         return (StatusCode::NOT_MODIFIED, common).into_response();
     }

@@ -13,7 +13,10 @@ pub struct Complaints(RefCell<Vec<FieldError>>);
 
 impl Complaints {
     pub fn add(&self, field: impl Into<String>, message: impl Into<String>) {
-        self.0.borrow_mut().push(FieldError { field: field.into(), message: message.into() });
+        self.0.borrow_mut().push(FieldError {
+            field: field.into(),
+            message: message.into(),
+        });
     }
 
     pub fn into_result<T>(self, value: Option<T>) -> Result<T, Vec<FieldError>> {
@@ -40,11 +43,20 @@ impl<'a> Fields<'a> {
             let place = if at.is_empty() { "(body)" } else { at };
             complaints.add(place, format!("must be an object, is {}", name_of(value)));
         }
-        Fields { at: at.to_string(), map, asked: RefCell::default(), complaints }
+        Fields {
+            at: at.to_string(),
+            map,
+            asked: RefCell::default(),
+            complaints,
+        }
     }
 
     pub fn place(&self, name: &str) -> String {
-        if self.at.is_empty() { name.to_string() } else { format!("{}.{name}", self.at) }
+        if self.at.is_empty() {
+            name.to_string()
+        } else {
+            format!("{}.{name}", self.at)
+        }
     }
 
     pub fn complain(&self, name: &str, message: impl Into<String>) {
@@ -58,7 +70,8 @@ impl<'a> Fields<'a> {
     }
 
     pub fn inner(&self, name: &'static str) -> Option<Fields<'a>> {
-        self.get(name).map(|value| Fields::of(value, &self.place(name), self.complaints))
+        self.get(name)
+            .map(|value| Fields::of(value, &self.place(name), self.complaints))
     }
 
     pub fn need_text(&self, name: &'static str, what_to_do: &str) -> Option<&'a str> {
@@ -93,14 +106,20 @@ impl<'a> Fields<'a> {
                 for (i, value) in list.iter().enumerate() {
                     match value.as_str() {
                         Some(text) if !text.trim().is_empty() => texts.push(text.trim()),
-                        _ => self.complaints.add(format!("{}[{i}]", self.place(name)), "must be a string with a name"),
+                        _ => self.complaints.add(
+                            format!("{}[{i}]", self.place(name)),
+                            "must be a string with a name",
+                        ),
                     }
                 }
                 texts
             }
             Some(Value::String(_)) => self.text(name).into_iter().collect(),
             Some(other) => {
-                self.complain(name, format!("must be a string or a list of strings, is {}", name_of(other)));
+                self.complain(
+                    name,
+                    format!("must be a string or a list of strings, is {}", name_of(other)),
+                );
                 Vec::new()
             }
             None => Vec::new(),
@@ -123,8 +142,13 @@ impl<'a> Fields<'a> {
         let value = self.get(name)?;
         match value.as_f64() {
             Some(x) if x > more_than && x < less_than => return Some(x),
-            Some(x) if less_than.is_infinite() => self.complain(name, format!("must be more than {more_than}, is {x}")),
-            Some(x) => self.complain(name, format!("must lie between {more_than} and {less_than}, is {x}")),
+            Some(x) if less_than.is_infinite() => {
+                self.complain(name, format!("must be more than {more_than}, is {x}"))
+            }
+            Some(x) => self.complain(
+                name,
+                format!("must lie between {more_than} and {less_than}, is {x}"),
+            ),
             None => self.complain(name, format!("must be a number, is {}", name_of(value))),
         }
         None
@@ -135,7 +159,14 @@ impl<'a> Fields<'a> {
         match value.as_i64() {
             Some(x) if range.contains(&x) => return Some(x),
             Some(x) => {
-                self.complain(name, format!("must be a whole number from {} to {}, is {x}", range.start(), range.end()));
+                self.complain(
+                    name,
+                    format!(
+                        "must be a whole number from {} to {}, is {x}",
+                        range.start(),
+                        range.end()
+                    ),
+                );
             }
             None => self.complain(name, format!("must be a whole number, is {}", name_of(value))),
         }
@@ -148,7 +179,10 @@ impl<'a> Fields<'a> {
         for key in self.map.into_iter().flat_map(Map::keys) {
             if !asked.contains(&key.as_str()) {
                 let shown: String = key.chars().filter(|c| !c.is_control()).take(60).collect();
-                self.complaints.add(self.place(&shown), format!("is unknown here; known are: {}", asked.join(", ")));
+                self.complaints.add(
+                    self.place(&shown),
+                    format!("is unknown here; known are: {}", asked.join(", ")),
+                );
             }
         }
     }

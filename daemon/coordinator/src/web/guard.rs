@@ -25,14 +25,19 @@ pub struct Hosts(Arc<Vec<String>>);
 
 impl Hosts {
     pub fn of(base_url: &str) -> Hosts {
-        let host = base_url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_ascii_lowercase));
+        let host = base_url
+            .parse::<Uri>()
+            .ok()
+            .and_then(|uri| uri.host().map(str::to_ascii_lowercase));
         Hosts(Arc::new(host.into_iter().collect()))
     }
 
     fn admit(&self, authority: &str) -> bool {
         let host = host_of(authority).to_ascii_lowercase();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) || self.0.contains(&host)
+        host == "localhost"
+            || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            || self.0.contains(&host)
     }
 }
 
@@ -45,7 +50,8 @@ fn host_of(authority: &str) -> &str {
 }
 
 pub async fn known_host(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
-    let authority = text(request.headers(), header::HOST).or_else(|| request.uri().authority().map(|a| a.as_str()));
+    let authority =
+        text(request.headers(), header::HOST).or_else(|| request.uri().authority().map(|a| a.as_str()));
     match authority {
         Some(authority) if hosts.admit(authority) => next.run(request).await,
         Some(authority) => {
@@ -71,13 +77,15 @@ pub async fn same_site(request: Request, next: Next) -> Response {
 fn foreign(headers: &HeaderMap) -> Option<String> {
     let from = text(headers, header::HeaderName::from_static("sec-fetch-site"));
     if let Some(site) = from.filter(|site| !matches!(*site, "same-origin" | "none")) {
-        return Some(format!("a page of another site sent this (Sec-Fetch-Site: {site}); open the daemon's own page"));
+        return Some(format!(
+            "a page of another site sent this (Sec-Fetch-Site: {site}); open the daemon's own page"
+        ));
     }
     let origin = text(headers, header::ORIGIN)?;
     let host = text(headers, header::HOST).unwrap_or_default();
-    let same = origin.split_once("://").is_some_and(|(scheme, rest)| {
-        matches!(scheme, "http" | "https") && rest.eq_ignore_ascii_case(host)
-    });
+    let same = origin
+        .split_once("://")
+        .is_some_and(|(scheme, rest)| matches!(scheme, "http" | "https") && rest.eq_ignore_ascii_case(host));
     (!same).then(|| "a page of another origin sent this; open the daemon's own page".to_string())
 }
 
@@ -93,19 +101,28 @@ pub async fn say_policy(request: Request, next: Next) -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            header::HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            header::HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-cache"));
     response
 }
 
 pub async fn deadline(request: Request, next: Next) -> Response {
     match tokio::time::timeout(DEADLINE, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Problem::unavailable(format!("no answer within {} s; try again", DEADLINE.as_secs())).into_response(),
+        Err(_) => Problem::unavailable(format!("no answer within {} s; try again", DEADLINE.as_secs()))
+            .into_response(),
     }
 }
 
@@ -116,10 +133,24 @@ mod tests {
     #[test]
     fn only_our_own_names_are_admitted() {
         let hosts = Hosts::of("https://bisect.example.org/lab");
-        for ours in ["localhost", "LOCALHOST:8642", "127.0.0.1:1", "127.9.9.9", "[::1]:8642", "bisect.example.org"] {
+        for ours in [
+            "localhost",
+            "LOCALHOST:8642",
+            "127.0.0.1:1",
+            "127.9.9.9",
+            "[::1]:8642",
+            "bisect.example.org",
+        ] {
             assert!(hosts.admit(ours), "{ours}");
         }
-        for other in ["evil.example", "localhost.evil.example", "10.0.0.1", "[::2]:1", "", "127.0.0.1.evil.example"] {
+        for other in [
+            "evil.example",
+            "localhost.evil.example",
+            "10.0.0.1",
+            "[::2]:1",
+            "",
+            "127.0.0.1.evil.example",
+        ] {
             assert!(!hosts.admit(other), "{other}");
         }
     }
@@ -127,7 +158,9 @@ mod tests {
     #[test]
     fn other_sites_are_foreign() {
         let headers = |pairs: &[(&'static str, &'static str)]| {
-            let pairs = pairs.iter().map(|(n, v)| (header::HeaderName::from_static(n), HeaderValue::from_static(v)));
+            let pairs = pairs
+                .iter()
+                .map(|(n, v)| (header::HeaderName::from_static(n), HeaderValue::from_static(v)));
             pairs.collect::<HeaderMap>()
         };
         let host = ("host", "localhost:8642");

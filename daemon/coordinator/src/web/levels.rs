@@ -49,14 +49,23 @@ pub fn by_machine(samples: &[SampleView]) -> ByMachine {
             ..=1 => sample.machine.clone(),
             lane => format!("{}#{lane}", sample.machine),
         };
-        let kernel = all.entry(machine).or_default().entry(sample.kernel_key.clone()).or_default();
+        let kernel = all
+            .entry(machine)
+            .or_default()
+            .entry(sample.kernel_key.clone())
+            .or_default();
         match reading::measured(&sample.outcome) {
             Some(runs) if !runs.is_empty() => {
                 let mut values: Vec<f64> = runs.iter().map(|r| r.value).collect();
                 values.sort_by(f64::total_cmp);
                 let mean = values.iter().sum::<f64>() / values.len() as f64;
                 let attempt = sample.attempt_id;
-                kernel.boots.push(Boot { replicate: sample.replicate, mean, runs, attempt });
+                kernel.boots.push(Boot {
+                    replicate: sample.replicate,
+                    mean,
+                    runs,
+                    attempt,
+                });
             }
             _ => kernel.skips.push(skip(sample)),
         }
@@ -69,12 +78,26 @@ pub fn by_machine(samples: &[SampleView]) -> ByMachine {
 
 fn skip(sample: &SampleView) -> Skip {
     let field = |name: &str| {
-        let value = sample.failure.as_ref().and_then(|f| f.get(name)).and_then(|v| v.as_str());
+        let value = sample
+            .failure
+            .as_ref()
+            .and_then(|f| f.get(name))
+            .and_then(|v| v.as_str());
         value.unwrap_or_default().to_string()
     };
-    let detail = [field("class"), field("fault")].into_iter().find(|t| !t.is_empty()).unwrap_or_default();
-    let word = reading::failed(&sample.outcome).unwrap_or("benchmark_failed").to_string();
-    Skip { word, detail, excerpt: super::say::plain_console(&field("excerpt")), attempt: sample.attempt_id }
+    let detail = [field("class"), field("fault")]
+        .into_iter()
+        .find(|t| !t.is_empty())
+        .unwrap_or_default();
+    let word = reading::failed(&sample.outcome)
+        .unwrap_or("benchmark_failed")
+        .to_string();
+    Skip {
+        word,
+        detail,
+        excerpt: super::say::plain_console(&field("excerpt")),
+        attempt: sample.attempt_id,
+    }
 }
 
 /// Mean of boots with its 95 % interval; one boot has no interval.
@@ -93,13 +116,19 @@ fn interval(means: &[f64]) -> Option<LevelRead> {
             student_975(n - 1) * (variance / n as f64).sqrt()
         }
     };
-    Some(LevelRead { level: mean, low: mean - half, high: mean + half })
+    Some(LevelRead {
+        level: mean,
+        low: mean - half,
+        high: mean + half,
+    })
 }
 
 /// The 0.975 quantile of Student's t: a table to 10 degrees of freedom, beyond it the Cornish-Fisher expansion
 /// about the normal's 1.959964 (off by less than 0.0002 there).
 fn student_975(freedom: usize) -> f64 {
-    const TABLE: [f64; 10] = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281];
+    const TABLE: [f64; 10] = [
+        12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+    ];
     const Z: f64 = 1.959_964;
     match TABLE.get(freedom.saturating_sub(1)) {
         Some(t) => *t,
@@ -123,7 +152,11 @@ mod tests {
         assert!((level.high - 10.0 - 4.3027 / 3f64.sqrt()).abs() < 1e-3);
         // Reference: scipy.stats.t.ppf(0.975, [11, 30, 120])
         for (freedom, t) in [(11, 2.20099), (30, 2.04227), (120, 1.97993)] {
-            assert!((student_975(freedom) - t).abs() < 6e-4, "{freedom}: {}", student_975(freedom));
+            assert!(
+                (student_975(freedom) - t).abs() < 6e-4,
+                "{freedom}: {}",
+                student_975(freedom)
+            );
         }
     }
 

@@ -46,13 +46,18 @@ async fn open(state: WebState, bisection: Option<Uuid>, headers: HeaderMap) -> R
         Some(value) => {
             let id = value.to_str().ok().and_then(|text| text.trim().parse().ok());
             id.filter(|id| *id >= 0).ok_or_else(|| {
-                Problem::bad_query("Last-Event-ID", "must be the id of an event of this daemon: a whole number")
+                Problem::bad_query(
+                    "Last-Event-ID",
+                    "must be the id of an event of this daemon: a whole number",
+                )
             })?
         }
     };
     let stopping = state.shutdown.clone();
     let stream = events(state, bisection, after).take_until(stopping.cancelled_owned());
-    let mut response = Sse::new(stream).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
+    let mut response = Sse::new(stream)
+        .keep_alive(KeepAlive::new().interval(HEARTBEAT))
+        .into_response();
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Asks nginx and its like not to collect the stream.
@@ -72,7 +77,11 @@ struct Cursor {
     opened: bool,
 }
 
-fn events(state: WebState, bisection: Option<Uuid>, after: i64) -> impl Stream<Item = Result<Event, Infallible>> {
+fn events(
+    state: WebState,
+    bisection: Option<Uuid>,
+    after: i64,
+) -> impl Stream<Item = Result<Event, Infallible>> {
     let bell = state.store.listen();
     let cursor = Cursor {
         state,
@@ -88,7 +97,9 @@ fn events(state: WebState, bisection: Option<Uuid>, after: i64) -> impl Stream<I
         if !cursor.opened {
             cursor.opened = true;
             // Tells the browser how long to wait before it comes back, and opens the stream at once.
-            let hello = Event::default().retry(Duration::from_secs(2)).comment("perfbisect");
+            let hello = Event::default()
+                .retry(Duration::from_secs(2))
+                .comment("perfbisect");
             return Some((Ok(hello), cursor));
         }
         loop {

@@ -46,8 +46,18 @@ pub struct Size {
     pub ticks_x: usize,
 }
 
-pub const WIDE: Size = Size { id: "wide", width: 1040.0, height: 380.0, ticks_x: 12 };
-pub const NARROW: Size = Size { id: "narrow", width: 370.0, height: 320.0, ticks_x: 4 };
+pub const WIDE: Size = Size {
+    id: "wide",
+    width: 1040.0,
+    height: 380.0,
+    ticks_x: 12,
+};
+pub const NARROW: Size = Size {
+    id: "narrow",
+    width: 370.0,
+    height: 320.0,
+    ticks_x: 4,
+};
 
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
@@ -90,7 +100,12 @@ impl Frame {
 
 pub fn svg(plot: &Plot, size: Size, key: usize) -> String {
     let (low, high) = bounds(plot);
-    let frame = Frame { size, low, high, commits: plot.commits };
+    let frame = Frame {
+        size,
+        low,
+        high,
+        commits: plot.commits,
+    };
     let mut out = String::new();
     let (w, h) = (size.width, size.height);
     let name = format!("plot-{key}-{}", size.id);
@@ -106,7 +121,11 @@ pub fn svg(plot: &Plot, size: Size, key: usize) -> String {
     band(&mut out, &frame, plot.bad, "bad");
     for position in &plot.culprits {
         let x = frame.x(*position);
-        let _ = write!(out, r#"<line class="culprit" x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{:.1}"/>"#, h - STRIP + 4.0);
+        let _ = write!(
+            out,
+            r#"<line class="culprit" x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{:.1}"/>"#,
+            h - STRIP + 4.0
+        );
     }
     axis(&mut out, &frame, plot);
     for column in &plot.columns {
@@ -121,7 +140,13 @@ pub fn svg(plot: &Plot, size: Size, key: usize) -> String {
 fn bounds(plot: &Plot) -> (f64, f64) {
     let mut all = Vec::new();
     for column in &plot.columns {
-        all.extend(column.levels.boots.iter().flat_map(|b| b.runs.iter().map(|r| r.value)));
+        all.extend(
+            column
+                .levels
+                .boots
+                .iter()
+                .flat_map(|b| b.runs.iter().map(|r| r.value)),
+        );
     }
     for level in plot.good.iter().chain(&plot.bad) {
         all.extend([level.level, level.low, level.high]);
@@ -146,7 +171,11 @@ fn grid(out: &mut String, frame: &Frame) {
             break;
         }
         let y = frame.y(value);
-        let text = if value.abs() >= 1e6 { say::number(value) } else { format!("{value:.decimals$}").replace('-', "−") };
+        let text = if value.abs() >= 1e6 {
+            say::number(value)
+        } else {
+            format!("{value:.decimals$}").replace('-', "−")
+        };
         let _ = write!(
             out,
             r#"<line class="grid" x1="{LEFT}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}"/><text class="tick" x="{:.1}" y="{:.1}" text-anchor="end">{text}</text>"#,
@@ -161,7 +190,11 @@ fn grid(out: &mut String, frame: &Frame) {
 /// 1, 2 or 5 times a power of ten, not below `least`.
 fn nice_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|step| *step >= least).unwrap_or(10.0 * power)
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|n| n * power)
+        .find(|step| *step >= least)
+        .unwrap_or(10.0 * power)
 }
 
 fn band(out: &mut String, frame: &Frame, level: Option<LevelRead>, tone: &str) {
@@ -183,17 +216,27 @@ fn band(out: &mut String, frame: &Frame, level: Option<LevelRead>, tone: &str) {
         _ => (LEFT + 5.0, "start"),
     };
     let y = middle - 5.0;
-    let _ = write!(out, r#"<text class="band-name {tone}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{tone}</text>"#);
+    let _ = write!(
+        out,
+        r#"<text class="band-name {tone}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{tone}</text>"#
+    );
 }
 
 fn axis(out: &mut String, frame: &Frame, plot: &Plot) {
     let floor = frame.floor();
-    let _ = write!(out, r#"<line class="axis" x1="{LEFT}" y1="{floor:.1}" x2="{:.1}" y2="{floor:.1}"/>"#, frame.right());
+    let _ = write!(
+        out,
+        r#"<line class="axis" x1="{LEFT}" y1="{floor:.1}" x2="{:.1}" y2="{floor:.1}"/>"#,
+        frame.right()
+    );
     let last = frame.commits.saturating_sub(1);
     let step = nice_step((last.max(1) as f64 / frame.size.ticks_x as f64).max(1.0)) as usize;
     let mut label = |x: f64, anchor: &str, text: &str| {
         let y = floor + 34.0;
-        let _ = write!(out, r#"<text class="tick" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{text}</text>"#);
+        let _ = write!(
+            out,
+            r#"<text class="tick" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{text}</text>"#
+        );
     };
     for (place, name) in [(plot.good_at, "good"), (plot.bad_at, "bad")] {
         match place {
@@ -204,7 +247,11 @@ fn axis(out: &mut String, frame: &Frame, plot: &Plot) {
     }
     // A number keeps clear of the names of the ends.
     let clear = 34.0;
-    let free = |p: &usize| [plot.good_at, plot.bad_at].iter().all(|end| (frame.x(*p) - frame.x(*end)).abs() > clear);
+    let free = |p: &usize| {
+        [plot.good_at, plot.bad_at]
+            .iter()
+            .all(|end| (frame.x(*p) - frame.x(*end)).abs() > clear)
+    };
     for place in (step..last).step_by(step.max(1)).filter(free) {
         label(frame.x(place), "middle", &place.to_string());
     }
@@ -212,18 +259,33 @@ fn axis(out: &mut String, frame: &Frame, plot: &Plot) {
 
 fn draw(out: &mut String, frame: &Frame, column: &Column, unit: &str) {
     let x = frame.x(column.position);
-    let head = format!("{}{}", column.name, if column.subject.is_empty() { "".into() } else { format!(" {}", column.subject) });
+    let head = format!(
+        "{}{}",
+        column.name,
+        if column.subject.is_empty() {
+            "".into()
+        } else {
+            format!(" {}", column.subject)
+        }
+    );
     let tone = tone(&column.verdict);
     let _ = write!(out, r#"<g class="kernel {tone}">"#);
     let boots = &column.levels.boots;
     let reach = (frame.slot() * 0.42).clamp(0.0, 9.0);
     for (i, boot) in boots.iter().enumerate() {
-        let spread = if boots.len() > 1 { i as f64 / (boots.len() - 1) as f64 * 2.0 - 1.0 } else { 0.0 };
+        let spread = if boots.len() > 1 {
+            i as f64 / (boots.len() - 1) as f64 * 2.0 - 1.0
+        } else {
+            0.0
+        };
         one_boot(out, frame, x + spread * reach, boot, &head, unit, tone);
     }
     if let Some(level) = column.levels.level().filter(|_| boots.len() >= INTERVAL_BOOTS) {
         let y = frame.y(level.level);
-        let (top, bottom) = (frame.y(level.high).max(TOP - 8.0), frame.y(level.low).min(frame.floor()));
+        let (top, bottom) = (
+            frame.y(level.high).max(TOP - 8.0),
+            frame.y(level.low).min(frame.floor()),
+        );
         let half = reach.max(4.0) + 3.0;
         let _ = write!(
             out,
@@ -241,7 +303,11 @@ fn draw(out: &mut String, frame: &Frame, column: &Column, unit: &str) {
     if let Some(skip) = column.levels.skips.first().filter(|_| boots.is_empty()) {
         let y = frame.floor() + 10.0;
         let why = super::reading::outcome_words(&skip.word);
-        let detail = if skip.detail.is_empty() { String::new() } else { format!(" ({})", skip.detail) };
+        let detail = if skip.detail.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", skip.detail)
+        };
         let _ = write!(
             out,
             r#"<g class="skip"><title>{}: {why}{}</title><rect class="catch" x="{:.1}" y="{:.1}" width="14" height="14"/><path d="M{:.1} {:.1}l8 8m0-8l-8 8"/></g>"#,
@@ -268,14 +334,25 @@ fn one_boot(out: &mut String, frame: &Frame, x: f64, boot: &Boot, head: &str, un
         runs.join(", ")
     );
     for run in boot.runs.iter().filter(|_| boot.runs.len() > 1) {
-        let _ = write!(out, r#"<circle class="run" cx="{x:.1}" cy="{:.1}" r="1.3"/>"#, frame.y(run.value));
+        let _ = write!(
+            out,
+            r#"<circle class="run" cx="{x:.1}" cy="{:.1}" r="1.3"/>"#,
+            frame.y(run.value)
+        );
     }
     let y = frame.y(boot.mean);
     // Shape says it as well as colour: for eyes that do not tell the colours apart, and for paper.
     let _ = match tone {
-        "bad" => write!(out, r#"<path class="mark" d="M{x:.1} {:.1}l4 4-4 4-4-4z"/>"#, y - 4.0),
+        "bad" => write!(
+            out,
+            r#"<path class="mark" d="M{x:.1} {:.1}l4 4-4 4-4-4z"/>"#,
+            y - 4.0
+        ),
         "good" => write!(out, r#"<circle class="mark" cx="{x:.1}" cy="{y:.1}" r="3.2"/>"#),
-        _ => write!(out, r#"<circle class="mark open" cx="{x:.1}" cy="{y:.1}" r="3"/>"#),
+        _ => write!(
+            out,
+            r#"<circle class="mark open" cx="{x:.1}" cy="{y:.1}" r="3"/>"#
+        ),
     };
     out.push_str("</g>");
 }
@@ -323,14 +400,20 @@ fn description(plot: &Plot) -> String {
     }
     let kernels: Vec<String> = counts.iter().map(|(tone, n)| format!("{n} {tone}")).collect();
     let level = |name: &str, level: Option<LevelRead>| {
-        level.map(|l| format!(" {name} level {} {}.", say::number(l.level), plot.unit)).unwrap_or_default()
+        level
+            .map(|l| format!(" {name} level {} {}.", say::number(l.level), plot.unit))
+            .unwrap_or_default()
     };
     format!(
         "{} of {} along {} commits: {boots} boots; kernels: {}.{}{} The table that follows has the numbers.",
         plot.metric,
         plot.columns.len(),
         plot.commits,
-        if kernels.is_empty() { "none yet".into() } else { kernels.join(", ") },
+        if kernels.is_empty() {
+            "none yet".into()
+        } else {
+            kernels.join(", ")
+        },
         level("Good", plot.good),
         level("Bad", plot.bad),
     )

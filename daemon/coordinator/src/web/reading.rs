@@ -88,9 +88,11 @@ enum LevelForm {
 impl From<LevelForm> for LevelRead {
     fn from(form: LevelForm) -> LevelRead {
         match form {
-            LevelForm::Named { level, ci95: [low, high] } | LevelForm::Listed([level, low, high]) => {
-                LevelRead { level, low, high }
+            LevelForm::Named {
+                level,
+                ci95: [low, high],
             }
+            | LevelForm::Listed([level, low, high]) => LevelRead { level, low, high },
         }
     }
 }
@@ -180,7 +182,10 @@ impl RunRead {
     fn of(value: &Value) -> Option<RunRead> {
         let bounded = |name: &str, bound| value.get(name)?.as_f64().map(|value| RunRead { value, bound });
         match value.as_f64() {
-            Some(value) => Some(RunRead { value, bound: Bound::Exact }),
+            Some(value) => Some(RunRead {
+                value,
+                bound: Bound::Exact,
+            }),
             None => bounded("at_least", Bound::AtLeast).or_else(|| bounded("at_most", Bound::AtMost)),
         }
     }

@@ -36,8 +36,16 @@ pub fn read(body: &Value, config: &Config) -> Result<Wanted, Vec<FieldError>> {
     let complaints = Complaints::default();
     let fields = Fields::of(body, "", &complaints);
     let tree = tree(&fields, config);
-    let good = revision(&fields, "good", "the last version known to be good: a tag, branch or commit");
-    let bad = revision(&fields, "bad", "a version known to be bad: a tag, branch or commit");
+    let good = revision(
+        &fields,
+        "good",
+        "the last version known to be good: a tag, branch or commit",
+    );
+    let bad = revision(
+        &fields,
+        "bad",
+        "a version known to be bad: a tag, branch or commit",
+    );
     let workload = workload(&fields, config);
     let case = case(&fields, workload);
     let metric = metric(&fields, workload);
@@ -56,7 +64,12 @@ pub fn read(body: &Value, config: &Config) -> Result<Wanted, Vec<FieldError>> {
     let wanted = (|| {
         let (case, files) = case?;
         let metric = to_metric(metric?);
-        let others = case.metrics.iter().filter(|m| m.name != metric.name).map(to_metric).collect();
+        let others = case
+            .metrics
+            .iter()
+            .filter(|m| m.name != metric.name)
+            .map(to_metric)
+            .collect();
         let policy = Policy {
             metric,
             min_effect: min_effect?,
@@ -69,14 +82,29 @@ pub fn read(body: &Value, config: &Config) -> Result<Wanted, Vec<FieldError>> {
             other_metrics: others,
         };
         let (tree, good, bad) = (tree?.to_string(), good?.to_string(), bad?.to_string());
-        Some(Wanted { tree, good, bad, first_parent, case, files, policy, machines, priority, recipients })
+        Some(Wanted {
+            tree,
+            good,
+            bad,
+            first_parent,
+            case,
+            files,
+            policy,
+            machines,
+            priority,
+            recipients,
+        })
     })();
     complaints.into_result(wanted)
 }
 
 fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<&str> = names.map(String::as_str).collect();
-    if names.is_empty() { "none is configured".into() } else { format!("configured are: {}", names.join(", ")) }
+    if names.is_empty() {
+        "none is configured".into()
+    } else {
+        format!("configured are: {}", names.join(", "))
+    }
 }
 
 fn tree<'a>(fields: &Fields<'a>, config: &Config) -> Option<&'a str> {
@@ -135,10 +163,16 @@ fn case(fields: &Fields, workload: Option<&Workload>) -> Option<(Case, Vec<(Stri
         match workload.parameters.get(name) {
             None => {
                 let known = listed(workload.parameters.keys());
-                fields.complain(&field, format!("workload `{}` has no such parameter; {known}", workload.name));
+                fields.complain(
+                    &field,
+                    format!("workload `{}` has no such parameter; {known}", workload.name),
+                );
             }
             Some(choices) if !choices.contains(value) => {
-                fields.complain(&field, format!("cannot be `{value}`; the choices are: {}", choices.join(", ")));
+                fields.complain(
+                    &field,
+                    format!("cannot be `{value}`; the choices are: {}", choices.join(", ")),
+                );
             }
             Some(_) => continue,
         }
@@ -159,26 +193,48 @@ fn case(fields: &Fields, workload: Option<&Workload>) -> Option<(Case, Vec<(Stri
 fn metric<'c>(fields: &Fields, workload: Option<&'c Workload>) -> Option<&'c MetricDef> {
     let asked = fields.text("metric");
     let workload = workload?;
-    let names = || workload.metrics.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = || {
+        workload
+            .metrics
+            .iter()
+            .map(|m| m.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let found = match (asked, workload.metrics.as_slice()) {
         (Some(name), metrics) => metrics.iter().find(|m| m.name == name),
         (None, [only]) => Some(only),
         (None, _) => {
             if fields.get("metric").is_none() {
-                fields.complain("metric", format!("is required; workload `{}` yields: {}", workload.name, names()));
+                fields.complain(
+                    "metric",
+                    format!("is required; workload `{}` yields: {}", workload.name, names()),
+                );
             }
             return None;
         }
     };
     if found.is_none() {
         let name = asked.unwrap_or_default();
-        fields.complain("metric", format!("workload `{}` yields no `{name}`; it yields: {}", workload.name, names()));
+        fields.complain(
+            "metric",
+            format!(
+                "workload `{}` yields no `{name}`; it yields: {}",
+                workload.name,
+                names()
+            ),
+        );
     }
     found
 }
 
 fn to_metric(def: &MetricDef) -> Metric {
-    let MetricDef { name, unit, higher_is_better, may_be_zero } = def;
+    let MetricDef {
+        name,
+        unit,
+        higher_is_better,
+        may_be_zero,
+    } = def;
     Metric {
         name: name.clone(),
         unit: unit.clone(),
@@ -188,20 +244,33 @@ fn to_metric(def: &MetricDef) -> Metric {
 }
 
 fn min_effect(fields: &Fields, metric: Option<&MetricDef>) -> Option<MinEffect> {
-    let (has_pct, has_abs) = (fields.get("min_effect_pct").is_some(), fields.get("min_effect_abs").is_some());
+    let (has_pct, has_abs) = (
+        fields.get("min_effect_pct").is_some(),
+        fields.get("min_effect_abs").is_some(),
+    );
     let higher_is_better = metric.is_some_and(|m| m.higher_is_better);
-    let pct = fields.number("min_effect_pct", 0.0, if higher_is_better { 100.0 } else { 100_000.0 });
+    let pct = fields.number(
+        "min_effect_pct",
+        0.0,
+        if higher_is_better { 100.0 } else { 100_000.0 },
+    );
     let abs = fields.number("min_effect_abs", 0.0, f64::INFINITY);
     let metric = metric?;
     match (metric.may_be_zero, has_pct, has_abs) {
         (false, true, false) => return pct.map(MinEffect::Pct),
         (true, false, true) => return abs.map(MinEffect::Abs),
         (false, _, true) => {
-            fields.complain("min_effect_abs", format!("`{}` is never zero: give min_effect_pct instead", metric.name));
+            fields.complain(
+                "min_effect_abs",
+                format!("`{}` is never zero: give min_effect_pct instead", metric.name),
+            );
         }
         (true, true, _) => {
             let unit = &metric.unit;
-            fields.complain("min_effect_pct", format!("`{}` may be zero: give min_effect_abs in {unit}", metric.name));
+            fields.complain(
+                "min_effect_pct",
+                format!("`{}` may be zero: give min_effect_abs in {unit}", metric.name),
+            );
         }
         (false, false, false) => fields.complain(
             "min_effect_pct",
@@ -209,7 +278,10 @@ fn min_effect(fields: &Fields, metric: Option<&MetricDef>) -> Option<MinEffect> 
         ),
         (true, false, false) => fields.complain(
             "min_effect_abs",
-            format!("is required: the smallest loss that you care about, in {}", metric.unit),
+            format!(
+                "is required: the smallest loss that you care about, in {}",
+                metric.unit
+            ),
         ),
     }
     None
@@ -228,7 +300,9 @@ fn look_for(fields: &Fields) -> LookFor {
 
 fn costs(fields: &Fields) -> Costs {
     let default = Costs::default();
-    let Some(inner) = fields.inner("costs") else { return default };
+    let Some(inner) = fields.inner("costs") else {
+        return default;
+    };
     let costs = Costs {
         build_s: inner.number("build_s", 0.0, SECONDS).unwrap_or(default.build_s),
         boot_s: inner.number("boot_s", 0.0, SECONDS).unwrap_or(default.boot_s),
@@ -240,7 +314,9 @@ fn costs(fields: &Fields) -> Costs {
 }
 
 fn limits(fields: &Fields) -> Limits {
-    let Some(inner) = fields.inner("limits") else { return Limits::default() };
+    let Some(inner) = fields.inner("limits") else {
+        return Limits::default();
+    };
     let limits = Limits {
         boots: inner.whole("boots", 1..=1_000_000).map(|n| n as u32),
         time_s: inner.number("time_s", 0.0, SECONDS),
@@ -251,8 +327,13 @@ fn limits(fields: &Fields) -> Limits {
 }
 
 fn confirm(fields: &Fields) -> Confirm {
-    let Some(inner) = fields.inner("confirm") else { return Confirm::default() };
-    let confirm = Confirm { revert: inner.truth("revert", false), layout: inner.truth("layout", false) };
+    let Some(inner) = fields.inner("confirm") else {
+        return Confirm::default();
+    };
+    let confirm = Confirm {
+        revert: inner.truth("revert", false),
+        layout: inner.truth("layout", false),
+    };
     inner.end();
     confirm
 }
@@ -266,12 +347,19 @@ fn machines(fields: &Fields, config: &Config) -> Vec<String> {
         fields.complain("machine", format!("is required (or `pool`); {known}"));
     }
     let mut names = Vec::new();
-    for (field, name) in by_name.iter().map(|n| ("machine", n)).chain(by_pool.iter().map(|n| ("pool", n))) {
+    for (field, name) in by_name
+        .iter()
+        .map(|n| ("machine", n))
+        .chain(by_pool.iter().map(|n| ("pool", n)))
+    {
         let found = config.machines_of(name);
         if found.is_empty() {
             let why = match config.machines.contains_key(*name) {
                 true => "only builds and does not measure".to_string(),
-                false => format!("is neither a machine nor a pool; {}", listed(config.machines.keys())),
+                false => format!(
+                    "is neither a machine nor a pool; {}",
+                    listed(config.machines.keys())
+                ),
             };
             fields.complain(field, format!("`{name}` {why}"));
         }
@@ -280,7 +368,10 @@ fn machines(fields: &Fields, config: &Config) -> Vec<String> {
     names.sort();
     names.dedup();
     if !names.is_empty() && !config.machines.values().any(|m| m.roles.contains(&Role::Build)) {
-        fields.complain("machine", "no configured machine builds: give one the role \"build\"");
+        fields.complain(
+            "machine",
+            "no configured machine builds: give one the role \"build\"",
+        );
     }
     names
 }
@@ -290,31 +381,52 @@ fn recipients(fields: &Fields, config: &Config, complaints: &Complaints) -> Vec<
         None => return Vec::new(),
         Some(Value::Array(list)) if list.len() <= RECIPIENTS => list,
         Some(Value::Array(list)) => {
-            fields.complain("recipients", format!("at most {RECIPIENTS} are told, these are {}", list.len()));
+            fields.complain(
+                "recipients",
+                format!("at most {RECIPIENTS} are told, these are {}", list.len()),
+            );
             return Vec::new();
         }
         Some(_) => {
-            fields.complain("recipients", r#"must be a list of {"mail": "a@b"} and {"webhook": "https://…"}"#);
+            fields.complain(
+                "recipients",
+                r#"must be a list of {"mail": "a@b"} and {"webhook": "https://…"}"#,
+            );
             return Vec::new();
         }
     };
     let mut recipients = Vec::new();
-    let to = |channel, address: &str| Recipient { channel, address: address.to_string() };
+    let to = |channel, address: &str| Recipient {
+        channel,
+        address: address.to_string(),
+    };
     for (i, value) in list.iter().enumerate() {
         let one = Fields::of(value, &format!("recipients[{i}]"), complaints);
         let (mail, webhook) = (one.text("mail"), one.text("webhook"));
         match (mail, webhook) {
             (Some(_), None) if config.file.mail.is_none() => {
-                one.complain("mail", "this daemon sends no mail: its configuration has no [mail]");
+                one.complain(
+                    "mail",
+                    "this daemon sends no mail: its configuration has no [mail]",
+                );
             }
             (Some(address), None) if is_mail(address) => recipients.push(to(Channel::Mail, address)),
             (Some(address), None) => one.complain("mail", format!("`{address}` is no mail address")),
             (None, Some(_)) if config.file.webhook.is_none() => {
-                one.complain("webhook", "this daemon calls no webhooks: its configuration has no [webhook]");
+                one.complain(
+                    "webhook",
+                    "this daemon calls no webhooks: its configuration has no [webhook]",
+                );
             }
             (None, Some(url)) if is_webhook(url) => recipients.push(to(Channel::Webhook, url)),
-            (None, Some(_)) => one.complain("webhook", "must be an http or https URL with a host and no password"),
-            (Some(_), Some(_)) => complaints.add(format!("recipients[{i}]"), "is either `mail` or `webhook`, not both"),
+            (None, Some(_)) => one.complain(
+                "webhook",
+                "must be an http or https URL with a host and no password",
+            ),
+            (Some(_), Some(_)) => complaints.add(
+                format!("recipients[{i}]"),
+                "is either `mail` or `webhook`, not both",
+            ),
             (None, None) if value.is_object() => {
                 complaints.add(format!("recipients[{i}]"), "needs `mail` or `webhook`");
             }
@@ -344,6 +456,8 @@ fn is_mail(text: &str) -> bool {
 fn is_webhook(text: &str) -> bool {
     text.parse::<axum::http::Uri>().is_ok_and(|uri| {
         let authority = uri.authority().map_or("", |a| a.as_str());
-        matches!(uri.scheme_str(), Some("http" | "https")) && !authority.is_empty() && !authority.contains('@')
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && !authority.is_empty()
+            && !authority.contains('@')
     })
 }

@@ -1,0 +1,167 @@
+//! A machine: how it is reached, what it does, how it boots.
+
+use super::is_name;
+use super::tree::default_arch;
+use anyhow::ensure;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A machine that boots and measures, builds, or both. It holds one order at a time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    pub name: String,
+    pub address: Address,
+    #[serde(default = "default_roles")]
+    pub roles: Vec<Role>,
+    #[serde(default)]
+    pub pools: Vec<String>,
+    #[serde(default = "default_arch")]
+    pub arch: String,
+    /// The agent's folder on the machine.
+    pub work_dir: PathBuf,
+    pub boot: BootMethod,
+    pub ssh: Option<Ssh>,
+    /// Seconds added to an order's own limits before the agent gives up by itself.
+    #[serde(default = "default_grace_s")]
+    pub grace_s: u32,
+}
+
+fn default_roles() -> Vec<Role> {
+    vec![Role::Build, Role::Measure]
+}
+fn default_grace_s() -> u32 {
+    120
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    Build,
+    Measure,
+}
+
+/// `local`, or `user@host` or `user@host:port`.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Address {
+    Local,
+    Ssh { user: String, host: String, port: u16 },
+}
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "local" {
+            return Ok(Address::Local);
+        }
+        let wrong = || format!("`{text}` is no address: write `local`, `user@host` or `user@host:port`");
+        let (user, rest) = text.split_once('@').ok_or_else(wrong)?;
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(|_| wrong())?),
+            None => (rest, 22),
+        };
+        if user.is_empty() || host.is_empty() {
+            return Err(wrong());
+        }
+        Ok(Address::Ssh {
+            user: user.into(),
+            host: host.into(),
+            port,
+        })
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ssh {
+    /// The pinned host key, as in a public key file: `ssh-ed25519 AAAA…`.
+    pub host_key: String,
+    /// Private key file; without it the ssh-agent at SSH_AUTH_SOCK is asked. No passwords.
+    pub key_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
+pub enum BootMethod {
+    Qemu {
+        #[serde(default = "default_qemu")]
+        program: String,
+        #[serde(default = "default_qemu_machine")]
+        machine: String,
+        #[serde(default = "default_accel")]
+        accel: protocol::Accel,
+        #[serde(default)]
+        icount: bool,
+        #[serde(default = "default_memory_mib")]
+        memory_mib: u32,
+        #[serde(default = "default_cpus")]
+        cpus: u32,
+        #[serde(default)]
+        append: String,
+        #[serde(default)]
+        extra_args: Vec<String>,
+        #[serde(default = "default_boot_limit_s")]
+        boot_limit_s: u32,
+        #[serde(default = "default_silence_limit_s")]
+        silence_limit_s: u32,
+    },
+    None,
+}
+
+fn default_qemu() -> String {
+    "qemu-system-x86_64".into()
+}
+fn default_qemu_machine() -> String {
+    "microvm,rtc=on,isa-serial=on".into()
+}
+fn default_accel() -> protocol::Accel {
+    protocol::Accel::Auto
+}
+fn default_memory_mib() -> u32 {
+    128
+}
+fn default_cpus() -> u32 {
+    1
+}
+fn default_boot_limit_s() -> u32 {
+    120
+}
+fn default_silence_limit_s() -> u32 {
+    60
+}
+
+pub(super) fn check_machine(machine: &Machine) -> anyhow::Result<()> {
+    ensure!(
+        is_name(&machine.name),
+        "name = \"{}\": letters, digits, `-`, `_` and `.`",
+        machine.name
+    );
+    ensure!(
+        !machine.roles.is_empty(),
+        "roles is empty: write [\"build\", \"measure\"] or one of them"
+    );
+    let remote = matches!(machine.address, Address::Ssh { .. });
+    ensure!(
+        !remote || machine.ssh.is_some(),
+        "a machine reached over SSH needs [ssh] with its host_key"
+    );
+    if let BootMethod::Qemu {
+        icount: true,
+        cpus,
+        accel,
+        ..
+    } = &machine.boot
+    {
+        ensure!(
+            *cpus == 1,
+            "boot.icount counts instructions of one CPU: set cpus = 1"
+        );
+        ensure!(
+            *accel == protocol::Accel::Tcg,
+            "boot.icount needs accel = \"tcg\""
+        );
+    }
+    Ok(())
+}
