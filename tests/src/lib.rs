@@ -8,6 +8,7 @@ pub mod daemon;
 pub mod git_repository;
 pub mod kernel_tree;
 pub mod postgres;
+pub mod records;
 pub mod receiver;
 pub mod simlab;
 pub mod smtp;

@@ -160,11 +160,12 @@ async fn a_killed_daemon_goes_on_where_it_was() {
         .subsec_nanos();
     println!("seed {seed}");
     let mut state = u64::from(seed) | 1;
-    let mut pause = || {
+    // So many more spool lines and events until the next kill.
+    let mut next = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        Duration::from_millis(200 + state % 2500)
+        i64::try_from(1 + state % 9).unwrap()
     };
     let folder = tempfile::tempdir().unwrap();
     let tree = UserTree::new(folder.path(), 30, 17, 0.5);
@@ -173,9 +174,22 @@ async fn a_killed_daemon_goes_on_where_it_was() {
     let id = daemon.submit(&request(&tree)).await;
     let db = database(&setup).await;
     let mut kills = 0;
-    while kills < 8 && number(&db, "select count(*) from bisections where state = 'open'").await == 1 {
-        // The moment itself is what is tested, so a pause is no stand-in for an event here.
-        tokio::time::sleep(pause()).await;
+    let mut seen = 0;
+    while kills < 8 {
+        seen += next();
+        let over = lab::wait::until_async("the record to grow, or the end", LIMIT, async || {
+            let ended = number(&db, "select count(*) from bisections where state <> 'open'").await == 1;
+            let grown = number(
+                &db,
+                "select (select count(*) from logs) + (select count(*) from events)",
+            )
+            .await;
+            (ended || grown >= seen).then_some(ended)
+        })
+        .await;
+        if over {
+            break;
+        }
         daemon.kill();
         kills += 1;
         daemon.start().await;
