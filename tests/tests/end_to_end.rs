@@ -68,7 +68,7 @@ async fn a_real_kernel_from_a_request_to_a_first_bad_commit() {
         .await;
     let detail = daemon.get(&format!("/api/v1/bisections/{id}")).await;
     let page = detail["page"].as_str().expect("the answer names its page");
-    let mut browser = watch_page(page);
+    let browser = watch_page(page);
 
     let found = daemon.concluded(&id, CONCLUSION_LIMIT).await;
     let conclusion = &found["conclusion"];
@@ -125,12 +125,17 @@ async fn a_real_kernel_from_a_request_to_a_first_bad_commit() {
         bodies[0]
     );
 
-    let status = tokio::task::spawn_blocking(move || browser.wait().expect("it is our child"))
+    let seen = tokio::task::spawn_blocking(move || browser.wait_with_output().expect("it is our child"))
         .await
         .unwrap();
+    let said = String::from_utf8_lossy(&seen.stdout);
     assert!(
-        status.success(),
-        "the browser did not see what it should: {status}"
+        seen.status.success(),
+        "the browser did not see what it should: {said}"
+    );
+    assert!(
+        said.contains(tree.first_bad()),
+        "the page names another commit: {said}"
     );
     assert!(daemon.stop().success(), "{}", daemon.log_tail());
 }
@@ -172,13 +177,19 @@ async fn assert_facts(setup: &Setup, tree: &KernelTree) {
 /// Chromium on the page, by the script that knows what it has to see; its screenshots are artefacts outside git.
 fn watch_page(url: &str) -> Child {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let artefacts = folder.join("artefacts");
-    std::fs::create_dir_all(&artefacts).expect("the project's folder is writable");
     Command::new("node")
-        .arg(folder.join("browser/live.mjs"))
-        .arg(url)
-        .arg(&artefacts)
+        .current_dir(folder.join("browser"))
+        .args([
+            "live.mjs",
+            "--url",
+            url,
+            "--limit-s",
+            &CONCLUSION_LIMIT.as_secs().to_string(),
+            "--out",
+        ])
+        .arg(folder.join("artefacts/end-to-end"))
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .expect("node is installed")
 }
