@@ -46,10 +46,12 @@ impl Sshd {
         }
         let at = |name: &str| folder.path().join(name).display().to_string();
         std::fs::copy(at("user.pub"), at("authorized_keys")).expect("the folder is writable");
+        // Bash below sshd runs the user's start-up file unless it believes to be started by another shell: what is
+        // in there must not take part in a test.
         let settings = format!(
             "ListenAddress {host}\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
              PidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-             Subsystem sftp internal-sftp\nLogLevel VERBOSE\nMaxStartups 10:30:100\n",
+             Subsystem sftp internal-sftp\nSetEnv SHLVL=2\nLogLevel VERBOSE\nMaxStartups 10:30:100\n",
             at("host"),
             at("authorized_keys"),
         );

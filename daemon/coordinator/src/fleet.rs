@@ -254,8 +254,8 @@ impl Fleet {
             .chain(args.iter().copied())
             .collect();
         match &reached.reach {
-            Reach::Local => local::call(&reached.name, &argv, feed, stall),
-            Reach::Ssh(ssh) => ssh.call(&argv, feed, stall).await,
+            Reach::Local => local::call(&reached.name, args[0], &argv, feed, stall),
+            Reach::Ssh(ssh) => ssh.call(args[0], &argv, feed, stall).await,
         }
     }
 

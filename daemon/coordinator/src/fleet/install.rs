@@ -84,15 +84,25 @@ async fn install(
             what: what.into(),
         });
     }
-    if ssh.rename(&temporary, place).await.is_ok() {
-        return Ok(());
+    // Neither step leaves the path without an agent, and a good one that another daemon has put there meanwhile
+    // stays: it may be running.
+    let (from, to) = (temporary.to_string_lossy(), place.to_string_lossy());
+    let limit = fleet.inner.limits.answer;
+    let run = async |argv: &[&str]| -> Result<(), FleetError> {
+        let call = ssh.call("install", argv, Feed::Nothing, limit).await?;
+        call.answer(&reached.name)
+            .await?
+            .done(&reached.name, "install")
+            .map(drop)
+    };
+    match run(&["ln", "--", &from, &to]).await {
+        Ok(()) => ssh.remove(&temporary).await,
+        Err(FleetError::Agent { .. }) if is_agent(fleet, reached, place).await? => {
+            ssh.remove(&temporary).await
+        }
+        Err(FleetError::Agent { .. }) => run(&["mv", "-f", "--", &from, &to]).await,
+        Err(e) => Err(e),
     }
-    // Another daemon, or another machine of the same folder, was quicker; else what lies there is damaged.
-    if is_agent(fleet, reached, place).await? {
-        return ssh.remove(&temporary).await;
-    }
-    ssh.remove(place).await?;
-    ssh.rename(&temporary, place).await
 }
 
 /// Whether the file there runs and is the very agent we have: it says the hash of its own binary.

@@ -13,7 +13,13 @@ use tokio::sync::{mpsc, oneshot};
 
 const READ_BYTES: usize = 64 << 10;
 
-pub fn call(machine: &str, argv: &[&str], feed: Feed, stall: Duration) -> Result<Call, FleetError> {
+pub fn call(
+    machine: &str,
+    verb: &str,
+    argv: &[&str],
+    feed: Feed,
+    stall: Duration,
+) -> Result<Call, FleetError> {
     let mut command = Command::new(argv[0]);
     command
         .args(&argv[1..])
@@ -23,7 +29,7 @@ pub fn call(machine: &str, argv: &[&str], feed: Feed, stall: Duration) -> Result
         .kill_on_drop(true);
     let child = command.spawn().map_err(|e| FleetError::Agent {
         machine: machine.into(),
-        verb: argv[3].into(),
+        verb: verb.into(),
         end: "no start".into(),
         stderr: format!("{}: {e}", argv[0]),
     })?;
@@ -41,7 +47,7 @@ pub fn call(machine: &str, argv: &[&str], feed: Feed, stall: Duration) -> Result
     let abort = task.abort_handle();
     let cut = Cut(Some(Box::new(move || abort.abort())));
     Ok(Call {
-        verb: argv[3].into(),
+        verb: verb.into(),
         address: String::new(),
         stdout,
         end,

@@ -107,7 +107,13 @@ impl Ssh {
         })
     }
 
-    pub async fn call(&self, argv: &[&str], feed: Feed, stall: Duration) -> Result<Call, FleetError> {
+    pub async fn call(
+        &self,
+        verb: &str,
+        argv: &[&str],
+        feed: Feed,
+        stall: Duration,
+    ) -> Result<Call, FleetError> {
         let (link, permit) = self.link().await?;
         let (stdout_tx, stdout) = mpsc::channel(PIECES);
         let (end_tx, end) = oneshot::channel();
@@ -125,7 +131,7 @@ impl Ssh {
         let wake = link.wake.clone();
         let cut = Cut(Some(Box::new(move || wake.ring())));
         Ok(Call {
-            verb: argv[3].into(),
+            verb: verb.into(),
             address: self.route.address(),
             stdout,
             end,
@@ -137,18 +143,6 @@ impl Ssh {
     pub async fn upload(&self, from: &Path, to: &Path) -> Result<(), FleetError> {
         self.file_job(
             |done| UploadJob::Put {
-                from: from.into(),
-                to: to.into(),
-                done,
-            },
-            to,
-        )
-        .await
-    }
-
-    pub async fn rename(&self, from: &Path, to: &Path) -> Result<(), FleetError> {
-        self.file_job(
-            |done| UploadJob::Rename {
                 from: from.into(),
                 to: to.into(),
                 done,

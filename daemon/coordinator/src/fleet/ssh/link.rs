@@ -9,7 +9,7 @@ use super::login::{LoggedIn, Trouble, log_in};
 use crate::fleet::call::{Broken, CallEnd, Ended, FeedPart, STDERR_BYTES};
 use bytes::Bytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use ssh2::{BlockDirections, Channel, ErrorCode, OpenFlags, OpenType, RenameFlags, Session, Sftp};
+use ssh2::{BlockDirections, Channel, ErrorCode, OpenFlags, OpenType, Session, Sftp};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
@@ -54,7 +54,6 @@ type Done = oneshot::Sender<Result<(), FileTrouble>>;
 
 pub enum UploadJob {
     Put { from: PathBuf, to: PathBuf, done: Done },
-    Rename { from: PathBuf, to: PathBuf, done: Done },
     Remove { path: PathBuf, done: Done },
 }
 
@@ -250,7 +249,6 @@ impl Connection {
                 self.session.set_timeout(self.route.limit.as_millis() as u32);
                 let (outcome, done) = match job {
                     UploadJob::Put { from, to, done } => (self.put(&from, &to), done),
-                    UploadJob::Rename { from, to, done } => (self.rename(&from, &to), done),
                     UploadJob::Remove { path, done } => (self.remove(&path), done),
                 };
                 self.session.set_blocking(false);
@@ -496,18 +494,6 @@ impl Connection {
         // Not every server can; the hash is checked afterwards in any case.
         let _ = there.fsync();
         there.close().map_err(|e| trouble("closing the file", e))
-    }
-
-    /// A file of that name is a broken one, for a good one would not have been sent again.
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), FileTrouble> {
-        let sftp = self.sftp()?;
-        let flags = Some(RenameFlags::NATIVE);
-        if sftp.rename(from, to, flags).is_ok() {
-            return Ok(());
-        }
-        let _ = sftp.unlink(to);
-        sftp.rename(from, to, flags)
-            .map_err(|e| trouble("renaming the file", e))
     }
 
     fn remove(&self, path: &Path) -> Result<(), FileTrouble> {
