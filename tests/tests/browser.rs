@@ -22,7 +22,7 @@ async fn suspects_fall_and_the_conclusion_appears_without_a_reload() {
     );
     let folder = tempfile::tempdir().expect("a temporary folder");
     // Slow enough that a browser is there while it searches.
-    let tree = UserTree::new(folder.path(), 24, 15, 0.3);
+    let tree = UserTree::new(folder.path(), 24, 15, 1.0);
     let mut setup = Setup::new(folder.path());
     setup.trees.push(("steps".into(), tree.repository.clone(), UserTree::recipe().into()));
     setup.local_machine("m1", "method = \"none\"");

@@ -10,6 +10,21 @@ pub fn short(commit: &str) -> &str {
     if hex { &commit[..SHORT_ID] } else { commit }
 }
 
+/// Text that names commits by their full ids, with the short ones in their place.
+pub fn short_ids(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_hexdigit()) {
+        let run = &rest[start..];
+        let end = run.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(run.len());
+        out.push_str(&rest[..start]);
+        out.push_str(short(&run[..end]));
+        rest = &run[end..];
+    }
+    out.push_str(rest);
+    out
+}
+
 /// The rest of a kernel's key after its commit: ` + revert of 3f2a…`, ` + layout 1`, or nothing.
 pub fn variant(kernel_key: &str) -> String {
     let mut parts = kernel_key.split('+');
@@ -185,6 +200,16 @@ mod tests {
         );
         assert_eq!(plain_console("\u{1b}]0;title\u{7}a\u{1b}"), "a");
         assert_eq!(tail("a\nb\nc\n", 2), "b\nc");
+    }
+
+    #[test]
+    fn only_whole_ids_are_cut() {
+        let id = "7023a2b23d4878f590bf8b1118a329df57629478";
+        assert_eq!(
+            short_ids(&format!("{id} parts 52 : 48, bad é {id}.")),
+            "7023a2b23d48 parts 52 : 48, bad é 7023a2b23d48."
+        );
+        assert_eq!(short_ids("c30 halves the suspects"), "c30 halves the suspects");
     }
 
     #[test]

@@ -231,8 +231,8 @@ impl BisectionPage {
             title: format!(
                 "{} from {} to {}",
                 scene.metric("name"),
-                view.good_rev,
-                view.bad_rev
+                say::short(&view.good_rev),
+                say::short(&view.bad_rev)
             ),
             badge,
             tone,
@@ -390,7 +390,7 @@ fn decision(d: &DecisionView) -> DecisionRow {
     DecisionRow {
         at: Moment::of(d.made_at),
         step,
-        reason: plan.reason,
+        reason: say::short_ids(&plan.reason),
         left,
     }
 }

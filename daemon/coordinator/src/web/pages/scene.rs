@@ -143,7 +143,7 @@ impl Scene<'_> {
                 name,
                 result: check.result.replace('_', " "),
                 tone,
-                detail: check.detail.clone(),
+                detail: say::short_ids(&check.detail),
             }
         });
         Found {
@@ -153,7 +153,7 @@ impl Scene<'_> {
             suspects,
             evidence,
             checks: checks.collect(),
-            notes: c.notes.clone(),
+            notes: c.notes.iter().map(|note| say::short_ids(note)).collect(),
         }
     }
 
@@ -234,7 +234,11 @@ impl Scene<'_> {
             share: say::share(s.probability),
             length: (s.probability / most * 1000.0).round() / 10.0,
         };
-        plan.suspects.iter().take(20).map(row).collect()
+        plan.suspects
+            .iter()
+            .take((plan.suspects_left as usize).clamp(1, 20))
+            .map(row)
+            .collect()
     }
 
     pub(super) fn kernels(&self, levels: &ByMachine) -> Vec<KernelRow> {
