@@ -25,7 +25,7 @@ struct Cli {
 enum Command {
     /// Run the coordinator: HTTP, passes, pages.
     Serve(serve::Args),
-    Submit(submit::Args),
+    Submit(Box<submit::Args>),
     List(list::Args),
     Show(show::Args),
     Watch(watch::Args),
@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => block_on(serve::run(args)),
-        Command::Submit(args) => block_on(submit::run(args)),
+        Command::Submit(args) => block_on(submit::run(*args)),
         Command::List(args) => block_on(list::run(args)),
         Command::Show(args) => block_on(show::run(args)),
         Command::Watch(args) => block_on(watch::run(args)),
