@@ -11,7 +11,7 @@ fn seeds() -> u64 {
     std::env::var("SCENARIO_SEEDS")
         .ok()
         .and_then(|s| s.parse().ok())
-        .unwrap_or(5)
+        .unwrap_or(3)
 }
 
 fn named(prefix: &str) -> Vec<Scenario> {

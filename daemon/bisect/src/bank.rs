@@ -15,7 +15,12 @@
 //! them. Hypotheses far behind the best are dropped at fixed places of the sorted order, so the order of
 //! arrival cannot matter.
 
+mod moments;
+mod slots;
+
 use crate::noise::{Cell, Drift, Part, TREND_SD};
+use moments::gather;
+use slots::{Slot, slots};
 
 const LEVEL: usize = 0;
 const DELTA: usize = 1;
@@ -92,57 +97,6 @@ struct Node {
     states: Vec<State>,
 }
 
-/// Where offsets of images and forks live while their boots last.
-struct Slots {
-    /// For each row: (slot of the image, is its first boot).
-    image: Vec<Option<(usize, bool)>>,
-    fork: Vec<Option<(usize, bool)>>,
-    count: usize,
-}
-
-fn slots(rows: &[Row]) -> Slots {
-    let mut taken: Vec<Option<usize>> = Vec::new();
-    let mut image = vec![None; rows.len()];
-    let mut fork = vec![None; rows.len()];
-    let last_image = |key: usize| rows.iter().rposition(|r| r.image == key);
-    let fork_of = |row: &Row| match row.stands {
-        Stands::On { fork, .. } => fork,
-        Stands::Off => None,
-    };
-    let last_fork = |key: usize| rows.iter().rposition(|r| fork_of(r) == Some(key));
-    let mut live: Vec<(bool, usize, usize, usize)> = Vec::new(); // is fork, key, slot, last row
-    for (i, row) in rows.iter().enumerate() {
-        live.retain(|l| {
-            let ends = l.3 < i;
-            if ends {
-                taken[l.2] = None;
-            }
-            !ends
-        });
-        let mut place = |is_fork: bool, key: usize, last: usize| -> (usize, bool) {
-            if let Some(l) = live.iter().find(|l| l.0 == is_fork && l.1 == key) {
-                return (l.2, false);
-            }
-            let slot = taken.iter().position(Option::is_none).unwrap_or_else(|| {
-                taken.push(None);
-                taken.len() - 1
-            });
-            taken[slot] = Some(key);
-            live.push((is_fork, key, slot, last));
-            (slot, true)
-        };
-        image[i] = Some(place(false, row.image, last_image(row.image).unwrap_or(i)));
-        if let Some(key) = fork_of(row) {
-            fork[i] = Some(place(true, key, last_fork(key).unwrap_or(i)));
-        }
-    }
-    Slots {
-        image,
-        fork,
-        count: taken.len(),
-    }
-}
-
 pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
     let slots = slots(rows);
     let size = FIXED + slots.count;
@@ -207,8 +161,8 @@ pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
 struct Place<'a> {
     row: &'a Row,
     size: usize,
-    image: Option<(usize, bool)>,
-    fork: Option<(usize, bool)>,
+    image: Slot,
+    fork: Option<Slot>,
 }
 
 struct Time {
@@ -253,13 +207,12 @@ impl Sight {
     }
 }
 
-fn open_slot(state: &mut State, size: usize, index: usize, variance: f64) {
+fn clear_slot(state: &mut State, size: usize, index: usize) {
     for j in 0..size {
         state.p[index * size + j] = 0.0;
         state.p[j * size + index] = 0.0;
     }
     state.m[index] = 0.0;
-    state.p[index * size + index] = variance;
 }
 
 fn step(state: &mut State, cell: &Cell, place: &Place<'_>, time: &Time, bad: bool, model: &Model<'_>) {
@@ -278,43 +231,41 @@ fn step(state: &mut State, cell: &Cell, place: &Place<'_>, time: &Time, bad: boo
     if cell.drift == Drift::Trend {
         sight.see(TREND, time.since);
     }
-    let off = place.row.stands == Stands::Off;
-    let image_variance = if off {
-        FREE_SD * FREE_SD
-    } else {
-        cell.kappa * cell.kappa
+    let image_sd = match place.row.stands {
+        Stands::Off => FREE_SD,
+        Stands::On { .. } => cell.kappa,
     };
-    if let Some((slot, first)) = place.image
-        && image_variance > 0.0
-    {
-        if first {
-            open_slot(state, size, FIXED + slot, image_variance);
+    let offsets = [
+        (image_sd > 0.0).then_some((place.image, image_sd)),
+        place.fork.map(|slot| (slot, model.fork_sd)),
+    ];
+    for (slot, sd) in offsets.into_iter().flatten() {
+        let index = FIXED + slot.index;
+        if slot.opens {
+            state.p[index * size + index] = sd * sd;
         }
-        sight.see(FIXED + slot, 1.0);
-    }
-    if let Some((slot, first)) = place.fork {
-        if first {
-            open_slot(state, size, FIXED + slot, model.fork_sd * model.fork_sd);
-        }
-        sight.see(FIXED + slot, 1.0);
+        sight.see(index, 1.0);
     }
     update(state, size, &sight, place.row, cell, &model.shapes[cell.shape].0);
+    for (slot, _) in offsets.into_iter().flatten().filter(|o| o.0.closes) {
+        clear_slot(state, size, FIXED + slot.index);
+    }
 }
 
 fn update(state: &mut State, size: usize, sight: &Sight, row: &Row, cell: &Cell, parts: &[Part]) {
     // g = P H', S = H P H', e = y - H m
-    let mut g = [0.0f64; 64];
-    let mut g_long;
-    let g: &mut [f64] = if size <= 64 {
-        &mut g[..size]
+    let mut short = [0.0f64; 32];
+    let mut long;
+    let g: &mut [f64] = if size <= short.len() {
+        &mut short[..size]
     } else {
-        g_long = vec![0.0; size];
-        &mut g_long
+        long = vec![0.0; size];
+        &mut long
     };
     let (mut spread, mut error) = (0.0, row.y);
     for &(h, c) in sight.seen() {
-        for i in 0..size {
-            g[i] += c * state.p[h * size + i];
+        for (g, p) in g.iter_mut().zip(&state.p[h * size..(h + 1) * size]) {
+            *g += c * p;
         }
         error -= c * state.m[h];
     }
@@ -332,22 +283,23 @@ fn update(state: &mut State, size: usize, sight: &Sight, row: &Row, cell: &Cell,
         second += weight * (e / v) * (e / v);
         inverse += weight / v;
     }
-    if !(likelihood > 1e-290) {
-        // Beyond what any part explains: the widest part takes it, so that nothing becomes infinite.
+    if likelihood.is_nan() || likelihood <= 1e-290 {
+        // Beyond what any part explains: nothing is learned, so that nothing becomes infinite.
         state.log_weight -= 668.0;
         return;
     }
     state.log_weight += libm::log(likelihood);
     let (first, second, inverse) = (first / likelihood, second / likelihood, inverse / likelihood);
     let shrink = inverse - (second - first * first);
-    for i in 0..size {
-        if g[i] == 0.0 {
+    for (i, &gi) in g.iter().enumerate() {
+        // Most of the state is empty for most cells: no trend, no offsets.
+        if gi == 0.0 {
             continue;
         }
-        state.m[i] += g[i] * first;
-        let gi = g[i] * shrink;
-        for j in 0..size {
-            state.p[i * size + j] -= gi * g[j];
+        state.m[i] += gi * first;
+        let pull = gi * shrink;
+        for (p, gj) in state.p[i * size..(i + 1) * size].iter_mut().zip(g.iter()) {
+            *p -= pull * gj;
         }
     }
 }
@@ -387,117 +339,4 @@ fn drop_far(nodes: &mut Vec<Node>, cells: &mut Vec<Cell>, class_prior: &[f64]) {
     let all: f64 = weights.iter().sum();
     let mut w = weights.iter();
     nodes.retain(|n| w.next().is_none_or(|w| *w >= DROP_CLASS * all) || n.classes.contains(&0));
-}
-
-fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) -> Folded {
-    let classes = model.class_prior.len();
-    let mut folded = Folded {
-        log_likelihood: vec![f64::NEG_INFINITY; classes],
-        delta: vec![(0.0, model.delta_sd * model.delta_sd); classes],
-        s2: 0.0,
-        kappa2: 0.0,
-        walk2: 0.0,
-        outliers: 0.0,
-        two_modes: 0.0,
-        drifts: 0.0,
-        mode_spread: 0.0,
-    };
-    let best = nodes
-        .iter()
-        .flat_map(|n| {
-            n.states
-                .iter()
-                .zip(cells)
-                .map(|(s, c)| s.log_weight + c.log_prior)
-        })
-        .fold(f64::NEG_INFINITY, f64::max);
-    if !best.is_finite() {
-        folded.log_likelihood = vec![0.0; classes];
-        return folded;
-    }
-    let mut all = 0.0;
-    for node in nodes {
-        let mut here = Moments::default();
-        for (state, cell) in node.states.iter().zip(cells) {
-            let w = libm::exp((state.log_weight + cell.log_prior - best).max(-700.0));
-            here.add(w, state, cell, size, &model.shapes[cell.shape].0);
-        }
-        let prior = prior_of(node, model.class_prior);
-        all += prior * here.weight;
-        folded.s2 += prior * here.s2;
-        folded.kappa2 += prior * here.kappa2;
-        folded.walk2 += prior * here.walk2;
-        folded.outliers += prior * here.outliers;
-        folded.two_modes += prior * here.two_modes;
-        folded.drifts += prior * here.drifts;
-        folded.mode_spread += prior * here.mode_spread;
-        for &k in &node.classes {
-            folded.log_likelihood[k] = libm::log(here.weight.max(1e-300));
-            folded.delta[k] = here.delta();
-        }
-    }
-    for sum in [
-        &mut folded.s2,
-        &mut folded.kappa2,
-        &mut folded.walk2,
-        &mut folded.outliers,
-        &mut folded.two_modes,
-        &mut folded.drifts,
-        &mut folded.mode_spread,
-    ] {
-        *sum /= all.max(1e-300);
-    }
-    folded
-}
-
-#[derive(Default)]
-struct Moments {
-    weight: f64,
-    d1: f64,
-    d2: f64,
-    s2: f64,
-    kappa2: f64,
-    walk2: f64,
-    outliers: f64,
-    two_modes: f64,
-    drifts: f64,
-    mode_spread: f64,
-}
-
-impl Moments {
-    fn add(&mut self, w: f64, state: &State, cell: &Cell, size: usize, parts: &[Part]) {
-        let s2 = cell.s * cell.s;
-        self.weight += w;
-        self.d1 += w * state.m[DELTA];
-        self.d2 += w * (state.m[DELTA] * state.m[DELTA] + state.p[DELTA * size + DELTA].max(0.0));
-        self.s2 += w * s2;
-        self.kappa2 += w * cell.kappa * cell.kappa;
-        match cell.drift {
-            Drift::Walk(q) => {
-                self.walk2 += w * q * s2;
-                self.drifts += if q > 0.0 { w } else { 0.0 };
-            }
-            Drift::Trend => {
-                let slope = state.m[TREND];
-                self.walk2 += w * slope * slope;
-                self.drifts += w;
-            }
-        }
-        self.outliers += w * parts
-            .iter()
-            .filter(|p| p.extra > 0.0)
-            .map(|p| p.weight)
-            .sum::<f64>();
-        if let [main, second, _] = parts {
-            self.two_modes += w;
-            // Variance that the second mode adds to a boot whose mode is not known.
-            let share = second.weight / (main.weight + second.weight);
-            self.mode_spread += w * share * (1.0 - share) * second.offset * second.offset * s2;
-        }
-    }
-
-    fn delta(&self) -> (f64, f64) {
-        let mean = self.d1 / self.weight.max(1e-300);
-        (mean, (self.d2 / self.weight.max(1e-300) - mean * mean).max(0.0))
-    }
 }

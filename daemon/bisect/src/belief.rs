@@ -163,11 +163,7 @@ pub fn believe(facts: &Facts<'_>, span: &Span, use_machines: &[usize]) -> Belief
         .zip(probability)
         .map(|(members, probability)| Class { members, probability });
     let classes = classes.collect();
-    let columns = columns
-        .into_iter()
-        .zip(contains)
-        .map(|(c, contains)| (c, contains))
-        .collect();
+    let columns = columns.into_iter().zip(contains).collect();
     Belief {
         classes,
         machines,
@@ -234,9 +230,9 @@ fn weights(facts: &Facts<'_>, span: &Span) -> Vec<f64> {
             continue;
         }
         let above = history.ancestors(place);
-        for p in 0..weight.len() {
+        for (p, weight) in weight.iter_mut().enumerate() {
             if above.contains(p) != bad {
-                weight[p] = 0.0;
+                *weight = 0.0;
             }
         }
     }

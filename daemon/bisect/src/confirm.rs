@@ -362,7 +362,7 @@ fn revert(
         ..Kernel::plain(bad.clone())
     };
     let why = format!("the bad end with {culprit_id} reverted: is the loss gone?");
-    side_by_side(facts, &[kernel.clone()], machine, count, &why)?;
+    side_by_side(facts, std::slice::from_ref(&kernel), machine, count, &why)?;
     let boots = confirm_boots(facts, &kernel, machine);
     let ends = facts
         .history

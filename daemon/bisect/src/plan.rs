@@ -6,6 +6,7 @@ use crate::{CommitId, Conclusion, Job, Kernel};
 pub const PLANNER_VERSION: u32 = 1;
 
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one step a plan")]
 pub enum Step {
     /// Each for a machine that is not busy; none pending or observed.
     Run(Vec<Job>),

@@ -67,7 +67,7 @@ pub fn verdicts(facts: &Facts<'_>, belief: Option<&Belief>, ends_differ: bool) -
 }
 
 /// The look that says most: a loss before anything else, then the most boots.
-pub fn telling<'a>(looks: &'a [Look]) -> Option<&'a Look> {
+pub fn telling(looks: &[Look]) -> Option<&Look> {
     looks
         .iter()
         .filter(|l| l.belief.is_some())

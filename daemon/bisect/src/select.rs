@@ -266,9 +266,9 @@ fn works(facts: &Facts<'_>, span: &Span) -> Vec<f64> {
     for &start in &failed {
         works[start as usize] = 0.0;
     }
-    for place in 0..history.len() {
+    for (place, works) in works.iter_mut().enumerate() {
         if !span.has(place as u32) {
-            works[place] = 0.0;
+            *works = 0.0;
         }
     }
     works
