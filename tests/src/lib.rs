@@ -7,6 +7,8 @@ pub mod binaries;
 pub mod daemon;
 pub mod git_repository;
 pub mod kernel_tree;
+pub mod mirrored;
+pub mod orders;
 pub mod postgres;
 pub mod records;
 pub mod receiver;

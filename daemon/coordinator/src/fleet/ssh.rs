@@ -6,18 +6,20 @@
 mod host_key;
 mod link;
 mod login;
+mod upload;
 
 use super::FleetError;
 use super::call::{Call, Cut, Feed, PIECES};
 use crate::config;
 use host_key::HostKey;
-use link::{CallJob, Job, Link, Trust, UploadJob};
+use link::{CallJob, Job, Link, Trust};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use upload::{FileTrouble, UploadJob};
 
 /// sshd takes ten sessions a connection and starts dropping new connections at ten unfinished ones.
 const CONNECTIONS: usize = 4;
@@ -165,7 +167,7 @@ impl Ssh {
 
     async fn file_job(
         &self,
-        job: impl FnOnce(oneshot::Sender<Result<(), link::FileTrouble>>) -> UploadJob,
+        job: impl FnOnce(oneshot::Sender<Result<(), FileTrouble>>) -> UploadJob,
         place: &Path,
     ) -> Result<(), FleetError> {
         let (link, permit) = self.link().await?;
@@ -173,16 +175,16 @@ impl Ssh {
         self.give(&link, Job::Upload(job(done)), permit)?;
         match outcome.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(link::FileTrouble::There(what))) => Err(FleetError::Install {
+            Ok(Err(FileTrouble::There(what))) => Err(FleetError::Install {
                 machine: self.route.machine.clone(),
                 path: place.to_string_lossy().into_owned(),
                 what,
             }),
-            Ok(Err(link::FileTrouble::Here(what))) => Err(FleetError::Supply {
+            Ok(Err(FileTrouble::Here(what))) => Err(FleetError::Supply {
                 machine: self.route.machine.clone(),
                 what,
             }),
-            Ok(Err(link::FileTrouble::Way(what))) => Err(self.route.unreachable(what)),
+            Ok(Err(FileTrouble::Way(what))) => Err(self.route.unreachable(what)),
             Err(_) => Err(self.route.unreachable("the connection was lost during an upload")),
         }
     }

@@ -6,14 +6,14 @@
 
 use super::Route;
 use super::login::{LoggedIn, Trouble, log_in};
+use super::upload::{FileTrouble, UploadJob};
 use crate::fleet::call::{Broken, CallEnd, Ended, FeedPart, STDERR_BYTES};
 use bytes::Bytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use ssh2::{BlockDirections, Channel, ErrorCode, OpenFlags, OpenType, Session, Sftp};
+use ssh2::{BlockDirections, Channel, ErrorCode, Session};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
@@ -35,7 +35,6 @@ const READ_BYTES: usize = 64 << 10;
 const WRITE_BYTES: usize = 256 << 10;
 
 const EAGAIN: i32 = -37;
-const NO_SUCH_FILE: i32 = 2;
 
 pub enum Job {
     Call(CallJob),
@@ -48,22 +47,6 @@ pub struct CallJob {
     pub stdout: mpsc::Sender<Bytes>,
     pub end: oneshot::Sender<Result<CallEnd, Broken>>,
     pub stall: Duration,
-}
-
-type Done = oneshot::Sender<Result<(), FileTrouble>>;
-
-pub enum UploadJob {
-    Put { from: PathBuf, to: PathBuf, done: Done },
-    Remove { path: PathBuf, done: Done },
-}
-
-pub enum FileTrouble {
-    /// The file here cannot be read.
-    Here(String),
-    /// The machine said no.
-    There(String),
-    /// The connection is gone.
-    Way(String),
 }
 
 /// Wakes a connection's thread from its sleep.
@@ -247,10 +230,7 @@ impl Connection {
             Job::Upload(job) => {
                 self.session.set_blocking(true);
                 self.session.set_timeout(self.route.limit.as_millis() as u32);
-                let (outcome, done) = match job {
-                    UploadJob::Put { from, to, done } => (self.put(&from, &to), done),
-                    UploadJob::Remove { path, done } => (self.remove(&path), done),
-                };
+                let (outcome, done) = job.perform(&self.session);
                 self.session.set_blocking(false);
                 self.release(!matches!(outcome, Err(FileTrouble::Way(_))), permit);
                 let _ = done.send(outcome);
@@ -465,70 +445,10 @@ impl Connection {
             Err(e) => e.kind() != ErrorKind::WouldBlock,
         }
     }
-
-    fn sftp(&self) -> Result<Sftp, FileTrouble> {
-        self.session.sftp().map_err(|e| trouble("opening SFTP", e))
-    }
-
-    fn put(&self, from: &Path, to: &Path) -> Result<(), FileTrouble> {
-        let mut file =
-            std::fs::File::open(from).map_err(|e| FileTrouble::Here(format!("{}: {e}", from.display())))?;
-        let sftp = self.sftp()?;
-        make_folders(&sftp, to.parent().unwrap_or(to))?;
-        let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
-        let mut there = sftp
-            .open_mode(to, flags, 0o755, OpenType::File)
-            .map_err(|e| trouble("creating the file", e))?;
-        let mut piece = vec![0u8; WRITE_BYTES];
-        loop {
-            let n = file
-                .read(&mut piece)
-                .map_err(|e| FileTrouble::Here(format!("{}: {e}", from.display())))?;
-            if n == 0 {
-                break;
-            }
-            there
-                .write_all(&piece[..n])
-                .map_err(|e| FileTrouble::Way(format!("sending the agent: {e}")))?;
-        }
-        // Not every server can; the hash is checked afterwards in any case.
-        let _ = there.fsync();
-        there.close().map_err(|e| trouble("closing the file", e))
-    }
-
-    fn remove(&self, path: &Path) -> Result<(), FileTrouble> {
-        self.sftp()?
-            .unlink(path)
-            .map_err(|e| trouble("removing the file", e))
-    }
 }
 
 enum Stdin {
     /// The rest of the piece that is being written.
     Open(Bytes),
     Closed,
-}
-
-fn make_folders(sftp: &Sftp, folder: &Path) -> Result<(), FileTrouble> {
-    match sftp.stat(folder) {
-        Ok(_) => return Ok(()),
-        Err(e) if e.code() == ErrorCode::SFTP(NO_SUCH_FILE) => {}
-        Err(e) => return Err(trouble("looking at the folder", e)),
-    }
-    if let Some(parent) = folder.parent() {
-        make_folders(sftp, parent)?;
-    }
-    match sftp.mkdir(folder, 0o755) {
-        Ok(()) => Ok(()),
-        // Someone else may have been quicker.
-        Err(_) if sftp.stat(folder).is_ok_and(|stat| stat.is_dir()) => Ok(()),
-        Err(e) => Err(trouble(&format!("making the folder {}", folder.display()), e)),
-    }
-}
-
-fn trouble(what: &str, e: ssh2::Error) -> FileTrouble {
-    match e.code() {
-        ErrorCode::SFTP(_) => FileTrouble::There(format!("{what}: {e}")),
-        ErrorCode::Session(_) => FileTrouble::Way(format!("{what}: {e}")),
-    }
 }
