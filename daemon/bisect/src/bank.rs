@@ -29,9 +29,9 @@ const FIXED: usize = 3;
 
 /// Log weight behind the best at which a noise hypothesis is dropped, and every how many boots that is done.
 const DROP_CELL: f64 = 10.0;
+/// Log weight behind the best at which one class loses one of its noise hypotheses.
+const DROP_STATE: f64 = 23.0;
 const DROP_EVERY: usize = 4;
-/// Share below which a class is dropped.
-const DROP_CLASS: f64 = 1e-13;
 
 /// Prior of an offset that nothing ties down: a kernel of another branch, or laid out anew.
 const FREE_SD: f64 = 0.3;
@@ -78,6 +78,8 @@ pub struct Folded {
     pub s2: f64,
     pub kappa2: f64,
     pub walk2: f64,
+    /// Square of a linear trend's slope, an hour: predicted, so no reason to look again.
+    pub slope2: f64,
     pub outliers: f64,
     pub two_modes: f64,
     pub drifts: f64,
@@ -86,6 +88,7 @@ pub struct Folded {
 
 #[derive(Clone)]
 struct State {
+    cell: usize,
     log_weight: f64,
     m: Vec<f64>,
     p: Vec<f64>,
@@ -100,9 +103,10 @@ struct Node {
 pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
     let slots = slots(rows);
     let size = FIXED + slots.count;
-    let mut cells = model.cells.clone();
-    let start = |cell: &Cell| {
+    let cells = &model.cells;
+    let start = |(number, cell): (usize, &Cell)| {
         let mut state = State {
+            cell: number,
             log_weight: 0.0,
             m: vec![0.0; size],
             p: vec![0.0; size * size],
@@ -120,7 +124,7 @@ pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
         .collect();
     let mut nodes = vec![Node {
         classes,
-        states: cells.iter().map(start).collect(),
+        states: cells.iter().enumerate().map(start).collect(),
     }];
     let mut seen = vec![false; model.contains.len()];
     let origin = rows.first().map_or(0.0, |r| r.hours);
@@ -147,15 +151,15 @@ pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
                 Stands::On { column, .. } => node.classes.first().is_some_and(|&k| model.contains[column][k]),
                 Stands::Off => false,
             };
-            for (state, cell) in node.states.iter_mut().zip(&cells) {
-                step(state, cell, &place, &time, bad, model);
+            for state in &mut node.states {
+                step(state, &cells[state.cell], &place, &time, bad, model);
             }
         }
         if i % DROP_EVERY == DROP_EVERY - 1 {
-            drop_far(&mut nodes, &mut cells, model.class_prior);
+            drop_far(&mut nodes, cells, model.class_prior);
         }
     }
-    gather(&nodes, &cells, model, size)
+    gather(&nodes, model, size)
 }
 
 struct Place<'a> {
@@ -308,35 +312,34 @@ fn prior_of(node: &Node, class_prior: &[f64]) -> f64 {
     node.classes.iter().map(|&k| class_prior[k]).sum()
 }
 
-fn drop_far(nodes: &mut Vec<Node>, cells: &mut Vec<Cell>, class_prior: &[f64]) {
-    let log_prior: Vec<f64> = nodes
-        .iter()
-        .map(|n| libm::log(prior_of(n, class_prior)))
-        .collect();
+fn drop_far(nodes: &mut Vec<Node>, cells: &[Cell], class_prior: &[f64]) {
+    let weighed = |node: &Node| -> Vec<f64> {
+        let prior = libm::log(prior_of(node, class_prior));
+        let states = node.states.iter();
+        states
+            .map(|s| prior + cells[s.cell].log_prior + s.log_weight)
+            .collect()
+    };
     let mut best_of = vec![f64::NEG_INFINITY; cells.len()];
-    for (node, prior) in nodes.iter().zip(&log_prior) {
-        for (i, state) in node.states.iter().enumerate() {
-            best_of[i] = best_of[i].max(prior + cells[i].log_prior + state.log_weight);
+    for node in nodes.iter() {
+        for (state, weight) in node.states.iter().zip(weighed(node)) {
+            best_of[state.cell] = best_of[state.cell].max(weight);
         }
     }
     let best = best_of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let keep: Vec<bool> = best_of.iter().map(|b| *b >= best - DROP_CELL).collect();
-    let mut k = keep.iter();
-    cells.retain(|_| *k.next().unwrap_or(&true));
     for node in nodes.iter_mut() {
-        let mut k = keep.iter();
-        node.states.retain(|_| *k.next().unwrap_or(&true));
+        let own = weighed(node);
+        // 'No change' is never dropped: it is asked for until the end.
+        let bar = if node.classes.contains(&0) {
+            own.iter().copied().fold(f64::NEG_INFINITY, f64::max) - DROP_CELL
+        } else {
+            best - DROP_STATE
+        };
+        let mut own = own.into_iter();
+        node.states.retain(|s| {
+            let weight = own.next().unwrap_or(f64::NEG_INFINITY);
+            best_of[s.cell] >= best - DROP_CELL && (weight >= bar || weight >= best - DROP_STATE)
+        });
     }
-    // A class is only dropped for itself, 'no change' never: it is asked for until the end.
-    let weight = |node: &Node, prior: f64| {
-        node.states
-            .iter()
-            .zip(cells.iter())
-            .map(|(s, c)| libm::exp((prior + c.log_prior + s.log_weight - best).max(-700.0)))
-            .sum::<f64>()
-    };
-    let weights: Vec<f64> = nodes.iter().zip(&log_prior).map(|(n, p)| weight(n, *p)).collect();
-    let all: f64 = weights.iter().sum();
-    let mut w = weights.iter();
-    nodes.retain(|n| w.next().is_none_or(|w| *w >= DROP_CLASS * all) || n.classes.contains(&0));
+    nodes.retain(|n| !n.states.is_empty());
 }

@@ -61,7 +61,8 @@ fn gap_on(searcher: &Searcher<'_>, from: u32, to: u32, machine: usize) -> Option
     let share = 1.0 / a.len() as f64 + 1.0 / b.len() as f64;
     let boot = CAUTION * noise.boot_sd().max(1e-6);
     // What the machine may have drifted between the two, on average.
-    let drift = noise.folded.walk2 * (hour(&a) - hour(&b)).abs();
+    let hours = (hour(&a) - hour(&b)).abs();
+    let drift = noise.folded.walk2 * hours + noise.folded.slope2 * hours * hours;
     let difference = level(&b) - level(&a);
     Some(Gap {
         difference,

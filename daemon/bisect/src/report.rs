@@ -110,7 +110,7 @@ pub fn noise(facts: &Facts<'_>, on: Option<&MachineBelief>) -> Noise {
         boot_pct: spread(on.folded.s2),
         run_pct: facts.scale.spread(facts.summaries.sigma_within),
         image_pct: spread(on.folded.kappa2),
-        drift_pct_per_h: spread(on.folded.walk2),
+        drift_pct_per_h: spread(on.folded.walk2 + on.folded.slope2),
         outlier_share: on.folded.outliers,
         modes: if on.folded.two_modes > 0.5 { 2 } else { 1 },
     }

@@ -250,12 +250,15 @@ impl<'a> Searcher<'a> {
                 || place == span.high
                 || belief.p_bad(place).is_some_and(|p| !(0.02..=0.98).contains(&p))
         };
-        let latest = facts
-            .boots
-            .iter()
-            .filter(|b| b.machine == on.machine && decided(facts.kernels[b.kernel].place))
-            .map(|b| b.at_s)
-            .fold(f64::NEG_INFINITY, f64::max);
+        let mut latest = facts.boots.iter().rev().filter(|b| b.machine == on.machine);
+        // The last boot was such a one: how long ago is no reason for another, or nothing else would ever come.
+        let last = latest.next()?;
+        if decided(facts.kernels[last.kernel].place) {
+            return None;
+        }
+        let latest = latest
+            .find(|b| decided(facts.kernels[b.kernel].place))
+            .map_or(f64::NEG_INFINITY, |b| b.at_s);
         let hours = ((facts.record.now_s - latest) / 3600.0).max(0.0);
         let walked = on.folded.walk2 * hours;
         let end = next_end(facts, span.low, span.high, on.machine);

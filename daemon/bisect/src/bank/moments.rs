@@ -3,7 +3,7 @@
 use super::{DELTA, Folded, Model, Node, State, TREND, prior_of};
 use crate::noise::{Cell, Drift, Part};
 
-pub fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) -> Folded {
+pub fn gather(nodes: &[Node], model: &Model<'_>, size: usize) -> Folded {
     let classes = model.class_prior.len();
     let mut folded = Folded {
         log_likelihood: vec![f64::NEG_INFINITY; classes],
@@ -11,6 +11,7 @@ pub fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) ->
         s2: 0.0,
         kappa2: 0.0,
         walk2: 0.0,
+        slope2: 0.0,
         outliers: 0.0,
         two_modes: 0.0,
         drifts: 0.0,
@@ -21,8 +22,7 @@ pub fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) ->
         .flat_map(|n| {
             n.states
                 .iter()
-                .zip(cells)
-                .map(|(s, c)| s.log_weight + c.log_prior)
+                .map(|s| s.log_weight + model.cells[s.cell].log_prior)
         })
         .fold(f64::NEG_INFINITY, f64::max);
     if !best.is_finite() {
@@ -32,7 +32,8 @@ pub fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) ->
     let mut all = 0.0;
     for node in nodes {
         let mut here = Moments::default();
-        for (state, cell) in node.states.iter().zip(cells) {
+        for state in &node.states {
+            let cell = &model.cells[state.cell];
             let w = libm::exp((state.log_weight + cell.log_prior - best).max(-700.0));
             here.add(w, state, cell, size, &model.shapes[cell.shape].0);
         }
@@ -41,6 +42,7 @@ pub fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) ->
         folded.s2 += prior * here.s2;
         folded.kappa2 += prior * here.kappa2;
         folded.walk2 += prior * here.walk2;
+        folded.slope2 += prior * here.slope2;
         folded.outliers += prior * here.outliers;
         folded.two_modes += prior * here.two_modes;
         folded.drifts += prior * here.drifts;
@@ -54,6 +56,7 @@ pub fn gather(nodes: &[Node], cells: &[Cell], model: &Model<'_>, size: usize) ->
         &mut folded.s2,
         &mut folded.kappa2,
         &mut folded.walk2,
+        &mut folded.slope2,
         &mut folded.outliers,
         &mut folded.two_modes,
         &mut folded.drifts,
@@ -72,6 +75,7 @@ struct Moments {
     s2: f64,
     kappa2: f64,
     walk2: f64,
+    slope2: f64,
     outliers: f64,
     two_modes: f64,
     drifts: f64,
@@ -93,7 +97,8 @@ impl Moments {
             }
             Drift::Trend => {
                 let slope = state.m[TREND];
-                self.walk2 += w * slope * slope;
+                self.slope2 += w * slope * slope;
+                self.walk2 += w * state.p[TREND * size + TREND].max(0.0);
                 self.drifts += w;
             }
         }
