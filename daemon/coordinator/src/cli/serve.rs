@@ -9,6 +9,7 @@ use crate::store::{Store, local::Cluster};
 use crate::tree::Trees;
 use crate::web::{self, WebState};
 use anyhow::{Context, bail};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -146,7 +147,7 @@ fn log_to_stderr(json: bool) {
     use tracing_subscriber::{EnvFilter, fmt};
     let quiet = "info,sqlx=warn,tower_http=warn";
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(quiet));
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     match json {
         true => builder.json().init(),
         false => builder.with_target(false).init(),
