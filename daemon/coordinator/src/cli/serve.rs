@@ -84,6 +84,9 @@ async fn serve(listener: tokio::net::TcpListener, config: Arc<Config>, store: St
     let fleet = Fleet::new(&config.machines, &agent_binary(config.file.agent.as_deref())?)?;
     let post = Arc::new(Post::open(&config)?);
 
+    for tree in trees.names() {
+        tokio::spawn(fetch(trees.clone(), tree));
+    }
     let stop = CancellationToken::new();
     let passes = Passes::new(
         store.clone(),
@@ -112,6 +115,13 @@ async fn serve(listener: tokio::net::TcpListener, config: Arc<Config>, store: St
     let (passes, pages) = tokio::join!(passes, pages);
     passes?;
     pages?
+}
+
+/// Beside the start: a mirror that is behind still serves what it has, and a revision it lacks is fetched when asked.
+async fn fetch(trees: Trees, tree: String) {
+    if let Err(error) = trees.fetch(&tree).await {
+        tracing::warn!(tree, "cannot be fetched now: {error}");
+    }
 }
 
 /// SIGINT from a terminal, SIGTERM from systemd.
