@@ -10,14 +10,6 @@ use uuid::Uuid;
 
 /// Attempts of a job that may end by the lab's trouble before it is `lost`.
 const JOB_TROUBLES_LIMIT: i32 = 3;
-/// Failed boots in a row of an image that never booted before it counts as not booting: one may be an accident.
-const FAILED_BOOTS_LIMIT: i64 = 2;
-/// The same of an image that has booted: it can, so it is flaky, and a flaky boot says nothing about speed.
-/// One that fails one time in three is called unbootable with 1 in 81.
-const FAILED_BOOTS_LIMIT_FLAKY: i64 = 4;
-/// Failed benchmarks in a row before the benchmark counts as not running on this kernel.
-const FAILED_BENCHMARKS_LIMIT: i64 = 2;
-
 pub(super) struct JobRow {
     id: Uuid,
     bisection: Uuid,
@@ -76,6 +68,7 @@ pub(super) async fn finish_job(
             observe(db, row, job, outcome, Some(boot), *first_run_s).await?;
             say(db, job.bisection, "measured", &format!("{on}: {said}")).await?;
         }
+        // The kernel's failures are facts at once; whether one is tried again is the planner's to say.
         Ending::BootFailed { boot } => {
             let fault = boot
                 .fault
@@ -85,39 +78,8 @@ pub(super) async fn finish_job(
                 .to_string();
             let kept = keep_boot(db, row, job, boot).await?;
             proved_well(db, &row.machine).await?;
-            let failed = sqlx::query!(
-                r#"select count(*) filter (where a.job_id = $2 and o.outcome = 'failed') as "here!",
-                          coalesce(bool_or(o.outcome = 'booted'), false) as "booted!"
-                   from boots o left join attempts a on a.id = o.attempt_id where o.image_id = $1"#,
-                boot.image_id,
-                job.id
-            )
-            .fetch_one(&mut *db)
-            .await?;
-            let limit = if failed.booted {
-                FAILED_BOOTS_LIMIT_FLAKY
-            } else {
-                FAILED_BOOTS_LIMIT
-            };
-            if failed.here >= limit {
-                observe(db, row, job, &Value::from("boot_failed"), Some(kept), 0.0).await?;
-                say(
-                    db,
-                    job.bisection,
-                    "failed",
-                    &format!("{on} does not boot ({fault})"),
-                )
-                .await?;
-            } else {
-                again(db, job, 0.0).await?;
-                say(
-                    db,
-                    job.bisection,
-                    "retry",
-                    &format!("{on} did not boot ({fault}), trying once more"),
-                )
-                .await?;
-            }
+            observe(db, row, job, &Value::from("boot_failed"), Some(kept), 0.0).await?;
+            say(db, job.bisection, "failed", &format!("{on} did not boot ({fault})")).await?;
         }
         Ending::BenchmarkFailed { boot, sample, what } => {
             let kept = keep_boot(db, row, job, boot).await?;
@@ -125,32 +87,8 @@ pub(super) async fn finish_job(
                 keep_sample(db, kept, job, sample).await?;
             }
             proved_well(db, &row.machine).await?;
-            let failed = sqlx::query_scalar!(
-                r#"select count(*) as "n!" from attempts a join boots o on o.attempt_id = a.id
-                   where a.job_id = $1 and a.ended_by = 'report' and o.outcome = 'booted'"#,
-                job.id
-            )
-            .fetch_one(&mut *db)
-            .await?;
-            if failed >= FAILED_BENCHMARKS_LIMIT {
-                observe(db, row, job, &Value::from("benchmark_failed"), Some(kept), 0.0).await?;
-                say(
-                    db,
-                    job.bisection,
-                    "failed",
-                    &format!("{on}: the benchmark fails: {what}"),
-                )
-                .await?;
-            } else {
-                again(db, job, 0.0).await?;
-                say(
-                    db,
-                    job.bisection,
-                    "retry",
-                    &format!("{on}: {what}; trying once more"),
-                )
-                .await?;
-            }
+            observe(db, row, job, &Value::from("benchmark_failed"), Some(kept), 0.0).await?;
+            say(db, job.bisection, "failed", &format!("{on}: the benchmark failed: {what}")).await?;
         }
         Ending::Trouble { what } | Ending::Gone { what } => {
             sqlx::query!("update jobs set failures = failures + 1 where id = $1", job.id)
