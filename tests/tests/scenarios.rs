@@ -228,3 +228,23 @@ fn the_whole_table() {
         "{wrong} of {plays} plays name a wrong commit"
     );
 }
+
+/// Two machines, each with a culprit of its own: neither may be named for both.
+#[test]
+fn machines_with_a_culprit_each_are_told_apart() {
+    let mut scenario = named("b09").remove(0);
+    let effect = |from: &str, machine: &str| serde_json::json!({ "from": from, "factor": 0.93, "machines": [machine] });
+    scenario.machines.truncate(2);
+    let ids: Vec<String> = scenario.machines.iter().map(|m| m.id.clone()).collect();
+    scenario.measurement.effects = [effect("c20", &ids[0]), effect("c44", &ids[1])]
+        .into_iter()
+        .map(|e| serde_json::from_value(e).expect("an effect"))
+        .collect();
+    for repetition in 0..seeds() {
+        let ending = play(&scenario, repetition);
+        assert_eq!(ending.status(), "machine_dependent", "{}", ending.answer);
+        let mut culprits = ending.list("first_bad");
+        culprits.sort();
+        assert_eq!(culprits, ["c20", "c44"], "{}", ending.answer);
+    }
+}

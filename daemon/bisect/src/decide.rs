@@ -1,6 +1,7 @@
 //! From the record to the next step: ends, merge base, search, conclusion.
 
 use crate::belief::{Belief, believe};
+use crate::disagree::{disagree, search_each};
 use crate::ends::{Ends, Look, look, next_end};
 use crate::facts::{CONFIRM, Facts};
 use crate::plan::{Plan, Step};
@@ -285,6 +286,11 @@ impl<'a> Mind<'a> {
         let (losses, rest): (Vec<Look>, Vec<Look>) = std::mem::take(&mut self.looks)
             .into_iter()
             .partition(|l| l.ends == Ends::Loss);
+        if let Some(apart) = self.search_apart(low, &losses) {
+            self.looks = losses.into_iter().chain(rest).collect();
+            self.looks.sort_by_key(|l| l.machine);
+            return apart;
+        }
         let mut searcher = Searcher {
             facts,
             looks: &losses,
@@ -317,6 +323,29 @@ impl<'a> Mind<'a> {
             }
             Err(ask) => Err(ask),
         }
+    }
+
+    /// Each machine by itself, where they rule out each other's culprits.
+    fn search_apart(&mut self, low: u32, losses: &[Look]) -> Option<Result<(Conclusion, String), Ask>> {
+        if losses.len() < 2 {
+            return None;
+        }
+        let span = Span::new(self.facts.history, low, self.bad);
+        let machines: Vec<usize> = losses.iter().map(|l| l.machine).collect();
+        let belief = believe(self.facts, &span, &machines);
+        if !disagree(&belief) {
+            return None;
+        }
+        self.active = Some((span, belief));
+        let usable = self.facts.usable();
+        let mut result = search_each(self.facts, losses, low, self.bad);
+        if let Err(ask) = &mut result {
+            ask.wants.retain(|w| usable.contains(&w.machine));
+            if ask.wants.is_empty() && self.facts.pending.is_empty() {
+                return Some(Ok(self.stopped("a machine that shows the loss was lost")));
+            }
+        }
+        Some(result)
     }
 
     fn end_of_search(&self, found: &[Found], total: Option<f64>) -> (Conclusion, String) {

@@ -13,6 +13,7 @@ pub mod commit;
 pub mod conclusion;
 mod confirm;
 mod decide;
+mod disagree;
 mod ends;
 mod facts;
 pub mod history;

@@ -5,7 +5,7 @@
 
 mod worlds;
 
-use bisect::Status;
+use bisect::{Outcome, Status};
 use worlds::{Noise, Played, World};
 
 #[derive(Default, Debug)]
@@ -21,9 +21,12 @@ struct Count {
 }
 
 fn count(trials: u64, base: u64, commits: usize, effect: f64, noise: Noise) -> Count {
+    count_worlds((0..trials).map(|trial| World::new(base + trial, commits, effect, noise)))
+}
+
+fn count_worlds(worlds: impl Iterator<Item = World>) -> Count {
     let mut count = Count::default();
-    for trial in 0..trials {
-        let world = World::new(base + trial, commits, effect, noise);
+    for (number, world) in worlds.enumerate() {
         let culprit = world.culprit;
         let Played {
             conclusion,
@@ -44,8 +47,7 @@ fn count(trials: u64, base: u64, commits: usize, effect: f64, noise: Noise) -> C
                 count.claimed += conclusion.confidence;
                 if std::env::var_os("SHOW_WRONG").is_some() {
                     println!(
-                        "    seed {} names {named:?} for {truth:?}: {:?}",
-                        base + trial,
+                        "    world {number} names {named:?} for {truth:?} after {boots} boots: {:?}",
                         conclusion.notes
                     );
                 }
@@ -184,6 +186,97 @@ fn without_noise_a_kernel_takes_one_boot_or_two() {
         );
         assert!(played.kernels <= 6 + 3, "{} kernels", played.kernels);
     }
+}
+
+/// A world like an emulator that counts instructions: hardly any noise, kernels that fail, kernels that are the
+/// same binary. Nearly everything is told by one boot.
+fn counting_world(seed: u64) -> World {
+    let noise = Noise {
+        run: 0.0003,
+        boot: 0.0004,
+        ..Noise::default()
+    };
+    let mut world = World::new(seed, 40, -0.0513, noise);
+    (world.build_s, world.boot_s, world.run_s) = (5.0, 1.5, 0.5);
+    let culprit = world.culprit.expect("a loss");
+    // The first places a search comes to, then anything.
+    let mut innocent = [19, 10, 29]
+        .into_iter()
+        .chain((0..).map(|i| 1 + (7 * i + 11 * seed as usize) % 38));
+    let mut next = || {
+        let free = |c: &usize| *c != culprit && c + 1 != culprit && *c != culprit + 1;
+        innocent.find(free).expect("there are more")
+    };
+    let (unbuildable, panics, same) = (next(), next(), next());
+    world.fails.insert(unbuildable, Outcome::BuildFailed);
+    world.fails.insert(panics, Outcome::BootFailed);
+    world.same.insert(same, same - 1);
+    world
+}
+
+#[test]
+fn where_instructions_are_counted_few_boots_are_enough() {
+    let (mut boots, mut kernels) = (Vec::new(), Vec::new());
+    for seed in 0..20 {
+        let world = counting_world(seed);
+        let truth = format!("c{}", world.culprit.expect("a loss"));
+        let played = world.play();
+        let named: Vec<&str> = played.conclusion.first_bad.iter().map(|c| c.as_str()).collect();
+        println!(
+            "seed {seed}: {truth}, {} kernels, {} boots, {named:?}",
+            played.kernels, played.boots
+        );
+        assert_eq!(named, [truth.as_str()], "seed {seed}: {:?}", played.conclusion);
+        assert!(played.kernels <= 10, "seed {seed}: {} kernels", played.kernels);
+        boots.push(played.boots as f64);
+        kernels.push(played.kernels as f64);
+    }
+    assert!(median(&kernels) <= 9.0, "{kernels:?}");
+    assert!(median(&boots) <= 2.0 * median(&kernels), "{boots:?}");
+}
+
+/// A world like a plain emulator on a busy host: noisy boots, some far off, small losses.
+fn emulated_world(seed: u64, boot: f64, distance: f64, outliers: f64) -> World {
+    let noise = Noise {
+        run: 0.005,
+        boot,
+        outlier: (outliers, -(1.5f64.ln())),
+        ..Noise::default()
+    };
+    let mut world = World::new(seed, 40, -distance * boot, noise);
+    (world.build_s, world.boot_s, world.run_s) = (5.0, 1.5, 0.5);
+    world.least_pct = 1.0;
+    world
+}
+
+#[test]
+#[ignore = "minutes; TRIALS=20, --ignored --nocapture"]
+fn on_a_busy_host_nothing_wrong_is_named() {
+    let trials = std::env::var("TRIALS")
+        .ok()
+        .and_then(|t| t.parse().ok())
+        .unwrap_or(20);
+    let mut wrong = 0;
+    for (boot, distance, outliers) in [
+        (0.02, 2.0, 0.0),
+        (0.04, 2.5, 0.0),
+        (0.03, 3.0, 0.05),
+        (0.02, 2.0, 0.05),
+    ] {
+        let c = count_worlds((0..trials).map(|t| emulated_world(70_000 + t, boot, distance, outliers)));
+        println!(
+            "boots {:.0} %, loss {distance} sd, outliers {outliers}: right {} wrong {} undecided {} of {trials}, {:.0} boots, {:.0} kernels",
+            100.0 * boot,
+            c.right,
+            c.wrong,
+            c.undecided,
+            median(&c.boots),
+            median(&c.kernels),
+        );
+        wrong += c.wrong;
+        assert!(median(&c.boots) <= 150.0, "{:?}", c.boots);
+    }
+    assert_eq!(wrong, 0);
 }
 
 #[test]

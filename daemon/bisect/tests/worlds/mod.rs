@@ -47,6 +47,8 @@ pub struct Noise {
     pub step: f64,
     /// Offset of each image.
     pub image: f64,
+    /// Share of boots that are off as a whole, and by how much.
+    pub outlier: (f64, f64),
 }
 
 pub struct World {
@@ -58,6 +60,12 @@ pub struct World {
     pub build_s: f64,
     pub boot_s: f64,
     pub run_s: f64,
+    /// Smallest loss asked for, in per cent.
+    pub least_pct: f64,
+    /// Commits that can't be measured, and why.
+    pub fails: BTreeMap<usize, Outcome>,
+    /// Commits that build to the binary of another one.
+    pub same: BTreeMap<usize, usize>,
     dice: Dice,
     level: f64,
     level_at_s: f64,
@@ -87,6 +95,9 @@ impl World {
             build_s: 600.0,
             boot_s: 120.0,
             run_s: 120.0,
+            least_pct: 2.0,
+            fails: BTreeMap::new(),
+            same: BTreeMap::new(),
             dice,
             level: 7.0,
             level_at_s: 0.0,
@@ -119,7 +130,7 @@ impl World {
                 higher_is_better: true,
                 may_be_zero: false,
             },
-            min_effect: MinEffect::Pct(2.0),
+            min_effect: MinEffect::Pct(self.least_pct),
             confidence: 0.99,
             seed: 1,
             look_for: LookFor::First,
@@ -149,10 +160,14 @@ impl World {
             centre += self.effect;
         }
         let own = self.noise.image * self.dice.normal();
-        centre += *self.images.entry(commit).or_insert(own);
+        let binary = self.same.get(&commit).copied().unwrap_or(commit);
+        centre += *self.images.entry(binary).or_insert(own);
         centre += self.noise.boot * self.dice.normal();
         if self.dice.unit() < self.noise.mode.0 {
             centre += self.noise.mode.1;
+        }
+        if self.noise.outlier.0 > 0.0 && self.dice.unit() < self.noise.outlier.0 {
+            centre += self.noise.outlier.1;
         }
         (0..runs)
             .map(|_| {
@@ -209,26 +224,33 @@ impl World {
 
     fn carry(&mut self, job: Job, record: &mut Record) {
         let commit: usize = job.kernel.commit.as_str()[1..].parse().expect("c and a number");
+        let fails = self.fails.get(&commit).cloned();
         if record.images.iter().all(|i| i.kernel != job.kernel) {
             record.now_s += self.build_s;
-            record.images.push(Image {
-                kernel: job.kernel.clone(),
-                digest: format!("d{commit}"),
-            });
+            if fails != Some(Outcome::BuildFailed) {
+                let binary = self.same.get(&commit).copied().unwrap_or(commit);
+                record.images.push(Image {
+                    kernel: job.kernel.clone(),
+                    digest: format!("d{binary}"),
+                });
+            }
         }
         record.now_s += self.boot_s;
         let at_s = record.now_s;
-        let values = self.measure(commit, at_s, job.runs);
-        record.now_s += self.run_s * f64::from(job.runs);
+        let outcome = fails.unwrap_or_else(|| {
+            let values = self.measure(commit, at_s, job.runs);
+            record.now_s += self.run_s * f64::from(job.runs);
+            Outcome::Measured {
+                values,
+                others: BTreeMap::new(),
+            }
+        });
         record.observations.push(Observation {
             kernel: job.kernel,
             machine: job.machine,
             replicate: job.replicate,
             at_s,
-            outcome: Outcome::Measured {
-                values,
-                others: BTreeMap::new(),
-            },
+            outcome,
         });
     }
 }
