@@ -29,7 +29,10 @@ pub fn daemon() -> PathBuf {
 /// The agent as it is shipped: linked statically, since it is also the init of guests, and optimised, since its own
 /// micro benchmarks are to measure the kernel and not themselves.
 pub fn agent() -> PathBuf {
-    let target = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/x86_64-unknown-linux-gnu/release");
+    let target = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../target/x86_64-unknown-linux-gnu/release"
+    );
     let path = PathBuf::from(target).join("perfbisect-agent");
     assert!(
         path.is_file(),

@@ -150,13 +150,21 @@ async fn a_failed_boot_is_a_fact_at_once_and_the_planner_may_ask_for_another() {
     build(&store, id, "m1", BAD, &[want(BAD, "m1", 0)]).await;
     for replicate in 0..3 {
         assert!(decide(&store, id, &[want(BAD, "m1", replicate)], &[]).await || replicate == 0);
-        let attempt = grant(&store, id, "m1", "c1").await.expect("what the planner asks for is done");
-        let failed = Ending::BootFailed { boot: boot(BAD, Some(json!({"fault": "panic", "excerpt": "…"}))) };
+        let attempt = grant(&store, id, "m1", "c1")
+            .await
+            .expect("what the planner asks for is done");
+        let failed = Ending::BootFailed {
+            boot: boot(BAD, Some(json!({"fault": "panic", "excerpt": "…"}))),
+        };
         let finished = store.finish(attempt, "c1", Some(&report), &failed).await.unwrap();
         assert_eq!(finished, Finished::Recorded);
         let sql = "select count(*) from observations where outcome = '\"boot_failed\"'";
         assert_eq!(count(&store, sql).await, i64::from(replicate) + 1);
-        assert_eq!(grant(&store, id, "m1", "c1").await, None, "nothing is tried behind the planner's back");
+        assert_eq!(
+            grant(&store, id, "m1", "c1").await,
+            None,
+            "nothing is tried behind the planner's back"
+        );
     }
     let sql = "select count(distinct number) from boots where outcome = 'failed'";
     assert_eq!(count(&store, sql).await, 3, "boots of an image are numbered");

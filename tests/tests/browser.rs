@@ -24,7 +24,9 @@ async fn suspects_fall_and_the_conclusion_appears_without_a_reload() {
     // Slow enough that a browser is there while it searches.
     let tree = UserTree::new(folder.path(), 24, 15, 1.0);
     let mut setup = Setup::new(folder.path());
-    setup.trees.push(("steps".into(), tree.repository.clone(), UserTree::recipe().into()));
+    setup
+        .trees
+        .push(("steps".into(), tree.repository.clone(), UserTree::recipe().into()));
     setup.local_machine("m1", "method = \"none\"");
     setup.workloads.push(UserTree::workload().into());
     let daemon = setup.start(0).await;
@@ -37,14 +39,34 @@ async fn suspects_fall_and_the_conclusion_appears_without_a_reload() {
 
     let seen = watch(here, &format!("{}/bisections/{id}", daemon.url)).await;
     let bisection = daemon.concluded(&id, LIMIT).await;
-    assert_eq!(bisection["conclusion"]["first_bad"], json!([tree.first_bad]), "{bisection:#}");
-    assert_eq!(seen["culprit"], json!(tree.first_bad), "the page names it: {seen:#}");
-    let suspects: Vec<u64> = seen["suspects"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
-    assert!(suspects.windows(2).any(|pair| pair[1] < pair[0]), "it was seen to fall: {suspects:?}");
+    assert_eq!(
+        bisection["conclusion"]["first_bad"],
+        json!([tree.first_bad]),
+        "{bisection:#}"
+    );
+    assert_eq!(
+        seen["culprit"],
+        json!(tree.first_bad),
+        "the page names it: {seen:#}"
+    );
+    let suspects: Vec<u64> = seen["suspects"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(Value::as_u64)
+        .collect();
+    assert!(
+        suspects.windows(2).any(|pair| pair[1] < pair[0]),
+        "it was seen to fall: {suspects:?}"
+    );
     assert_eq!(seen["navigations"], 1, "and never loaded again");
     for picture in seen["screenshots"].as_array().expect("a list") {
         let picture = here.join("browser").join(picture.as_str().expect("a path"));
-        assert!(picture.metadata().is_ok_and(|m| m.len() > 10_000), "{}", picture.display());
+        assert!(
+            picture.metadata().is_ok_and(|m| m.len() > 10_000),
+            "{}",
+            picture.display()
+        );
     }
 }
 
@@ -58,7 +80,9 @@ async fn watch(here: &Path, url: &str) -> Value {
         .args(["--limit-s", &LIMIT.as_secs().to_string()])
         .kill_on_drop(true);
     let output = tokio::time::timeout(LIMIT + LIMIT, node.output()).await;
-    let output = output.expect("the browser comes to an end").expect("node is installed");
+    let output = output
+        .expect("the browser comes to an end")
+        .expect("node is installed");
     let said = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{complaint}");

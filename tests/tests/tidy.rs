@@ -125,7 +125,7 @@ fn names(code: &str, word: &str) -> bool {
         let before = code[..at].chars().next_back();
         let after = code[at + word.len()..].chars().next();
         let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        !part(before) && !(word.ends_with(|c: char| c.is_alphanumeric()) && part(after))
+        !(part(before) || word.ends_with(|c: char| c.is_alphanumeric()) && part(after))
     })
 }
 

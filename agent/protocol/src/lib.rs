@@ -273,7 +273,9 @@ pub enum Report {
     BootFailed(BootFailed),
     BenchmarkFailed(BenchmarkFailed),
     /// The lab's failure: no disk space, no qemu, wrong compiler, deadline without a sign of the kernel's fault.
-    Trouble { what: String },
+    Trouble {
+        what: String,
+    },
     Cancelled,
 }
 

@@ -34,18 +34,40 @@ impl Site {
         let tree = UserTree::new(folder.path(), 12, 5, 0.0);
         orphan(&tree);
         write_config(&folder, &tree);
-        let config = Config::load(&folder.path().join("perfbisect.toml")).expect("the configuration is right");
-        let store = Store::connect(&Postgres::shared().database()).await.expect("Postgres answers");
-        let trees = Trees::open(&config.file.state_dir, &config.file.trees).await.expect("a mirror is made");
+        let config =
+            Config::load(&folder.path().join("perfbisect.toml")).expect("the configuration is right");
+        let store = Store::connect(&Postgres::shared().database())
+            .await
+            .expect("Postgres answers");
+        let trees = Trees::open(&config.file.state_dir, &config.file.trees)
+            .await
+            .expect("a mirror is made");
         trees.fetch("steps").await.expect("the repository is there");
-        let images = Images::open(&config.file.state_dir).await.expect("the state folder is writable");
+        let images = Images::open(&config.file.state_dir)
+            .await
+            .expect("the state folder is writable");
         let shutdown = CancellationToken::new();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("loopback has a free port");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let state =
-            WebState { store: store.clone(), trees, images, config: Arc::new(config), shutdown: shutdown.clone() };
+        let state = WebState {
+            store: store.clone(),
+            trees,
+            images,
+            config: Arc::new(config),
+            shutdown: shutdown.clone(),
+        };
         let serving = tokio::spawn(web::serve(listener, state));
-        Site { url, http: http(), tree, store, shutdown, serving: Some(serving), folder }
+        Site {
+            url,
+            http: http(),
+            tree,
+            store,
+            shutdown,
+            serving: Some(serving),
+            folder,
+        }
     }
 
     /// A request with nothing wrong with it.
@@ -57,14 +79,20 @@ impl Site {
     }
 
     pub async fn submit(&self, body: &Value) -> reqwest::Response {
-        let request = self.http.post(format!("{}/api/v1/bisections", self.url)).json(body);
+        let request = self
+            .http
+            .post(format!("{}/api/v1/bisections", self.url))
+            .json(body);
         request.send().await.expect("the daemon answers")
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let request = self.http.post(format!("{}{path}", self.url)).json(body);
         let answer = request.send().await.expect("the daemon answers");
-        (answer.status().as_u16(), answer.json().await.expect("an answer is JSON"))
+        (
+            answer.status().as_u16(),
+            answer.json().await.expect("an answer is JSON"),
+        )
     }
 
     pub async fn get(&self, path: &str) -> Value {
@@ -72,25 +100,50 @@ impl Site {
     }
 
     pub async fn page(&self, path: &str) -> String {
-        let answer = self.http.get(format!("{}{path}", self.url)).send().await.expect("the daemon answers");
+        let answer = self
+            .http
+            .get(format!("{}{path}", self.url))
+            .send()
+            .await
+            .expect("the daemon answers");
         assert!(answer.status().is_success(), "GET {path}: {}", answer.status());
         answer.text().await.expect("the whole answer comes")
     }
 
     /// Status, page and Location of the submit form.
     pub async fn form(&self, body: &'static str) -> (u16, String, String) {
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build();
-        let request = client.expect("a client builds").post(format!("{}/submit", self.url));
-        let request = request.header("content-type", "application/x-www-form-urlencoded").body(body);
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build();
+        let request = client
+            .expect("a client builds")
+            .post(format!("{}/submit", self.url));
+        let request = request
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(body);
         let answer = request.send().await.expect("the daemon answers");
-        let location = answer.headers().get("location").and_then(|v| v.to_str().ok()).unwrap_or_default().to_string();
-        (answer.status().as_u16(), answer.text().await.expect("the whole answer comes"), location)
+        let location = answer
+            .headers()
+            .get("location")
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default()
+            .to_string();
+        (
+            answer.status().as_u16(),
+            answer.text().await.expect("the whole answer comes"),
+            location,
+        )
     }
 
     pub async fn recipients(&self, id: &str) -> Vec<String> {
         let id: uuid::Uuid = id.parse().expect("an id");
         let query = "select address from recipients where bisection_id = $1 order by address";
-        sqlx::query_scalar(query).bind(id).fetch_all(&self.store.pool).await.expect("Postgres answers")
+        sqlx::query_scalar(query)
+            .bind(id)
+            .fetch_all(&self.store.pool)
+            .await
+            .expect("Postgres answers")
     }
 
     /// Folders of pins in the mirror, one a search.
@@ -102,8 +155,16 @@ impl Site {
             if !mirror.join("HEAD").is_file() {
                 continue;
             }
-            let listed = git(&mirror, &["for-each-ref", "--format=%(refname)", "refs/perfbisect/"]);
-            pins.extend(listed.lines().filter_map(|name| name.rsplit_once('/')).map(|(folder, _)| folder.to_string()));
+            let listed = git(
+                &mirror,
+                &["for-each-ref", "--format=%(refname)", "refs/perfbisect/"],
+            );
+            pins.extend(
+                listed
+                    .lines()
+                    .filter_map(|name| name.rsplit_once('/'))
+                    .map(|(folder, _)| folder.to_string()),
+            );
         }
         pins.sort();
         pins.dedup();
@@ -117,8 +178,12 @@ impl Site {
     pub async fn stop(&mut self) {
         self.shutdown.cancel();
         let serving = self.serving.take().expect("it serves");
-        let ended = tokio::time::timeout(LIMIT, serving).await.expect("a clean stop has an end");
-        ended.expect("serving does not panic").expect("a clean stop is no error");
+        let ended = tokio::time::timeout(LIMIT, serving)
+            .await
+            .expect("a clean stop has an end");
+        ended
+            .expect("serving does not panic")
+            .expect("a clean stop is no error");
     }
 
     pub async fn stream(&self, path: &str, last: Option<i64>) -> Stream {
@@ -128,8 +193,14 @@ impl Site {
         }
         let answer = request.send().await.expect("the daemon answers");
         assert_eq!(answer.headers()["content-type"], "text/event-stream");
-        assert!(answer.headers().get("content-encoding").is_none(), "a stream is not compressed");
-        Stream { answer, buffer: String::new() }
+        assert!(
+            answer.headers().get("content-encoding").is_none(),
+            "a stream is not compressed"
+        );
+        Stream {
+            answer,
+            buffer: String::new(),
+        }
     }
 }
 
@@ -146,22 +217,37 @@ pub struct Event {
 impl Stream {
     /// The next event with data; `None` when the daemon ended the stream.
     pub async fn next(&mut self) -> Option<Event> {
-        tokio::time::timeout(LIMIT, self.wait()).await.expect("an event comes in time")
+        tokio::time::timeout(LIMIT, self.wait())
+            .await
+            .expect("an event comes in time")
     }
 
     async fn wait(&mut self) -> Option<Event> {
         loop {
             while let Some(end) = self.buffer.find("\n\n") {
                 let block: String = self.buffer.drain(..end + 2).collect();
-                let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+                let field = |name: &str| {
+                    block
+                        .lines()
+                        .find_map(|line| line.strip_prefix(name))
+                        .map(str::trim)
+                };
                 if let (Some(id), Some(data)) = (field("id:"), field("data:")) {
                     let id = id.parse().expect("an id is a number");
-                    return Some(Event { id, data: serde_json::from_str(data).expect("data are JSON") });
+                    return Some(Event {
+                        id,
+                        data: serde_json::from_str(data).expect("data are JSON"),
+                    });
                 }
             }
             // A connection that breaks instead of ending would be an unclean stop.
-            let chunk = self.answer.chunk().await.expect("a stream ends, it does not break")?;
-            self.buffer.push_str(std::str::from_utf8(&chunk).expect("events are ASCII here"));
+            let chunk = self
+                .answer
+                .chunk()
+                .await
+                .expect("a stream ends, it does not break")?;
+            self.buffer
+                .push_str(std::str::from_utf8(&chunk).expect("events are ASCII here"));
         }
     }
 }
@@ -170,21 +256,39 @@ impl Stream {
 pub fn fields(problem: &Value) -> Vec<(String, String)> {
     let text = |error: &Value, name: &str| error[name].as_str().unwrap_or_default().to_string();
     let errors = problem["errors"].as_array().cloned().unwrap_or_default();
-    errors.iter().map(|e| (text(e, "field"), text(e, "message"))).collect()
+    errors
+        .iter()
+        .map(|e| (text(e, "field"), text(e, "message")))
+        .collect()
 }
 
 /// A branch that shares no history with the others.
 fn orphan(tree: &UserTree) {
-    git(&tree.repository, &["checkout", "--quiet", "--orphan", "elsewhere"]);
-    git(&tree.repository, &["commit", "--quiet", "--allow-empty", "-m", "elsewhere: Begin"]);
+    git(
+        &tree.repository,
+        &["checkout", "--quiet", "--orphan", "elsewhere"],
+    );
+    git(
+        &tree.repository,
+        &["commit", "--quiet", "--allow-empty", "-m", "elsewhere: Begin"],
+    );
     git(&tree.repository, &["checkout", "--quiet", "--force", "main"]);
 }
 
 fn git(folder: &std::path::Path, args: &[&str]) -> String {
     let mut git = Command::new("git");
-    git.current_dir(folder).args(["-c", "user.name=Lab", "-c", "user.email=lab@example.org"]).args(args);
-    let output = git.env("GIT_CONFIG_GLOBAL", "/dev/null").output().expect("git is installed");
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    git.current_dir(folder)
+        .args(["-c", "user.name=Lab", "-c", "user.email=lab@example.org"])
+        .args(args);
+    let output = git
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .expect("git is installed");
+    assert!(
+        output.status.success(),
+        "git {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -202,6 +306,9 @@ fn write_config(folder: &tempfile::TempDir, tree: &UserTree) {
     write("perfbisect.toml", main);
     let machine = "name = \"m1\"\naddress = \"local\"\nwork_dir = \"agent\"\npools = [\"all\"]\n[boot]\nmethod = \"none\"\n";
     write("machines/m1.toml", machine.into());
-    let workload = UserTree::workload().replace("run_limit_s = 60\n", "run_limit_s = 60\nparameters = { mode = [\"a\", \"b\"] }\n");
+    let workload = UserTree::workload().replace(
+        "run_limit_s = 60\n",
+        "run_limit_s = 60\nparameters = { mode = [\"a\", \"b\"] }\n",
+    );
     write("workloads/steps.toml", workload);
 }

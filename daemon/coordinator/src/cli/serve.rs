@@ -157,7 +157,10 @@ fn log_to_stderr(json: bool) {
     use tracing_subscriber::{EnvFilter, fmt};
     let quiet = "info,sqlx=warn,tower_http=warn";
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(quiet));
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let builder = fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     match json {
         true => builder.json().init(),
         false => builder.with_target(false).init(),

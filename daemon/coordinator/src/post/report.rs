@@ -61,6 +61,7 @@ pub struct CommitText {
     pub date: Option<DateTime<Utc>>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one of it per report")]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Ending {
     Concluded(Conclusion),

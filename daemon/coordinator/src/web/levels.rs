@@ -153,7 +153,11 @@ mod tests {
         assert!((level.high - 10.0 - 4.3027 / 3f64.sqrt()).abs() < 1e-3);
         // Reference: scipy.stats.t.ppf(0.975, [11, 30, 120])
         for (freedom, t) in [(11, 2.20099), (30, 2.04227), (120, 1.97993)] {
-            assert!((student_975(freedom) - t).abs() < 2e-4, "{freedom}: {}", student_975(freedom));
+            assert!(
+                (student_975(freedom) - t).abs() < 2e-4,
+                "{freedom}: {}",
+                student_975(freedom)
+            );
         }
     }
 

@@ -79,7 +79,13 @@ pub(super) async fn finish_job(
             let kept = keep_boot(db, row, job, boot).await?;
             proved_well(db, &row.machine).await?;
             observe(db, row, job, &Value::from("boot_failed"), Some(kept), 0.0).await?;
-            say(db, job.bisection, "failed", &format!("{on} did not boot ({fault})")).await?;
+            say(
+                db,
+                job.bisection,
+                "failed",
+                &format!("{on} did not boot ({fault})"),
+            )
+            .await?;
         }
         Ending::BenchmarkFailed { boot, sample, what } => {
             let kept = keep_boot(db, row, job, boot).await?;
@@ -88,7 +94,13 @@ pub(super) async fn finish_job(
             }
             proved_well(db, &row.machine).await?;
             observe(db, row, job, &Value::from("benchmark_failed"), Some(kept), 0.0).await?;
-            say(db, job.bisection, "failed", &format!("{on}: the benchmark failed: {what}")).await?;
+            say(
+                db,
+                job.bisection,
+                "failed",
+                &format!("{on}: the benchmark failed: {what}"),
+            )
+            .await?;
         }
         Ending::Trouble { what } | Ending::Gone { what } => {
             sqlx::query!("update jobs set failures = failures + 1 where id = $1", job.id)
