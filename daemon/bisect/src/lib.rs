@@ -27,6 +27,7 @@ pub mod plan;
 pub mod policy;
 mod report;
 mod scale;
+mod scan;
 mod search;
 mod select;
 mod span;

@@ -7,15 +7,15 @@ use crate::stats::mean;
 
 /// z against both ends at which a kernel is a pivot, and at which it is measured again to see.
 const PIVOT: f64 = 4.0;
-const SUSPICIOUS: f64 = 2.0;
+pub const SUSPICIOUS: f64 = 2.0;
 /// Boots of a suspicious kernel after which it is left to the search.
-const PATIENCE: usize = 6;
+pub const PATIENCE: usize = 6;
 /// z at which two boots are as good as three.
-const OBVIOUS: f64 = 12.0;
+pub const OBVIOUS: f64 = 12.0;
 /// Widens the noise of a difference: it was learned from few boots.
 const CAUTION: f64 = 1.2;
 /// Share of the least effect that a step must have to be one.
-const STEP: f64 = 0.6;
+pub const STEP: f64 = 0.6;
 pub enum Pivot {
     Split(u32),
     More(Want),

@@ -8,6 +8,7 @@ use crate::confirm;
 use crate::ends::{Look, next_end};
 use crate::facts::Facts;
 use crate::pivot::{self, Pivot};
+use crate::scan::{Scanned, scan};
 use crate::select::Chooser;
 use crate::span::{Base, Span};
 use crate::{Kernel, LookFor};
@@ -160,6 +161,16 @@ impl<'a> Searcher<'a> {
                     let main = self.active.take();
                     more.extend(self.search(from, to, size_it, depth + 1)?);
                     self.active = main;
+                    continue;
+                }
+                match scan(self, from, to) {
+                    Scanned::Alike => {}
+                    Scanned::Look(ask) => return Err(ask),
+                    Scanned::Split(x) => {
+                        let main = self.active.take();
+                        more.extend(self.search_halves(from, x, to, size_it, depth + 1)?);
+                        self.active = main;
+                    }
                 }
             }
         }

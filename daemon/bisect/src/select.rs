@@ -201,7 +201,7 @@ impl<'a> Chooser<'a> {
                 let more = precision(done as f64 + f64::from(boots)) - precision(done as f64);
                 let d = gap * libm::sqrt(more.max(0.0));
                 let bits: f64 = shares.iter().map(|(all, p)| all * information(*p, d)).sum();
-                let bits = bits * self.works[place as usize];
+                let bits = bits * self.works[place as usize] * fresh(done as f64, gap * gap / variance);
                 let seconds = build_s + f64::from(boots) * facts.boot_s(asked);
                 let score = bits / seconds;
                 if best.as_ref().is_none_or(|(s, _)| score > s * (1.0 + 1e-9)) {
@@ -234,6 +234,13 @@ impl<'a> Chooser<'a> {
             Base::Fork(_) => (0.0, 0.0),
         }
     }
+}
+
+/// What so many boots left open, more of the same will hardly close: about `41 / d^2` decide a kernel three times
+/// over, and doubt that outlasts them is of another kind (an offset, the level of an end).
+fn fresh(boots: f64, d2: f64) -> f64 {
+    let share = boots / (41.0 / d2.max(1e-9)).max(4.0);
+    1.0 / (1.0 + share * share)
 }
 
 /// For each candidate the probability that it can be measured: 0 for those that are left alone, less near failures.
