@@ -374,7 +374,13 @@ impl<'a> Mind<'a> {
                 conclusion.suspects.push(suspect.commit);
             }
             conclusion.confidence = sum;
-            let left = report::remaining(self.facts, Some(belief), self.rate, self.distance());
+        }
+        // Searching, the ends are told apart already: only the search's own number is of use then.
+        let belief = self.active.as_ref().map(|a| &a.1);
+        let more = |note: &String| note.contains("more boots");
+        if belief.is_some() || !conclusion.notes.iter().any(more) {
+            conclusion.notes.retain(|n| !more(n));
+            let left = report::remaining(self.facts, belief, self.rate, self.distance());
             conclusion
                 .notes
                 .push(format!("about {} more boots would be needed", left.boots.max(1)));
@@ -398,11 +404,17 @@ impl<'a> Mind<'a> {
         Chooser::new(self.facts, &span, &belief).ahead(self.bad, builders)
     }
 
+    /// Boots that may still be asked for: those under way are as good as spent.
+    fn boots_left(&self) -> u32 {
+        let most = self.facts.record.policy.limits.boots.unwrap_or(MOST_BOOTS);
+        let under_way = self.facts.pending.len() as u32;
+        most.saturating_sub(self.facts.boots_spent.saturating_add(under_way))
+    }
+
     fn over_limit(&self) -> Option<String> {
         let limits = &self.facts.record.policy.limits;
-        let spent = self.facts.boots_spent;
         let most = limits.boots.unwrap_or(MOST_BOOTS);
-        if spent >= most {
+        if self.boots_left() == 0 {
             return Some(format!("the limit of {most} boots is reached"));
         }
         let now = self.facts.record.now_s;
@@ -421,7 +433,11 @@ impl<'a> Mind<'a> {
             return self.show(Step::Wait, Vec::new(), why);
         }
         let mut jobs: Vec<Job> = Vec::new();
+        let left = self.boots_left();
         for want in ask.wants {
+            if jobs.len() as u32 >= left {
+                break;
+            }
             let from = want.of.saturating_mul(CONFIRM);
             let replicate = self.facts.next_replicate(&want.kernel, want.machine, from);
             if want.of == 0 && replicate >= MOST_REPLICATES {

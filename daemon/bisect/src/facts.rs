@@ -216,7 +216,8 @@ impl<'a> Facts<'a> {
             } else {
                 0
             };
-            self.boots_spent += u32::from(o.outcome != Outcome::BuildFailed);
+            // A boot from before the bisection is reused, not spent by it.
+            self.boots_spent += u32::from(o.outcome != Outcome::BuildFailed && o.at_s >= 0.0);
             let tried = &mut self.kernels[k];
             match &o.outcome {
                 Outcome::BuildFailed => tried.build_failed = true,

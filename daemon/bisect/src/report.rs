@@ -104,7 +104,12 @@ pub fn level(facts: &Facts<'_>, place: u32, look: Option<&Look>) -> Option<(f64,
 }
 
 pub fn noise(facts: &Facts<'_>, on: Option<&MachineBelief>) -> Noise {
-    let Some(on) = on else { return Noise::default() };
+    let Some(on) = on else {
+        return Noise {
+            modes: 1,
+            ..Noise::default()
+        };
+    };
     let spread = |variance: f64| facts.scale.spread(libm::sqrt(variance.max(0.0)));
     Noise {
         boot_pct: spread(on.folded.s2),

@@ -10,13 +10,15 @@ mod line;
 mod outcome;
 mod plan;
 mod policy;
+mod text;
 
 pub use conclusion::{conclusion_from_json, conclusion_to_json};
 pub use fields::{Kind, Malformed};
-pub use line::{Line, history_from_json, line_from_text, record_error, record_from_json};
+pub use line::{history_from_json, line_history, record_error, record_from_json};
 pub use outcome::{outcome_from_json, outcome_to_json};
 pub use plan::{plan_to_json, step_to_json};
 pub use policy::{policy_from_json, policy_to_json};
+pub use text::value_from_text;
 
 use bisect::{CommitId, Job, Kernel, MachineId};
 use fields::{Fields, array, count_u32, text};

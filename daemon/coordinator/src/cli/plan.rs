@@ -2,7 +2,9 @@
 //!
 //! It needs no database, no network, no clock: for people with a lab of their own, for simulation, for tests.
 
-use crate::plan_json::{Malformed, line_from_text, plan_to_json, record_error};
+use crate::plan_json::{
+    Malformed, line_history, plan_to_json, record_error, record_from_json, value_from_text,
+};
 use bisect::History;
 use serde_json::json;
 use std::io::{BufRead, Write};
@@ -20,9 +22,7 @@ pub fn run() -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::stdout().lock();
     for line in stdin.split(b'\n') {
         let line = line?;
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
+        // Every line has its answer, an empty one too: answers can be counted off against lines.
         let answer = match std::str::from_utf8(&line) {
             Ok(text) => answer(&mut door, text),
             Err(error) => refusal(&Malformed {
@@ -50,16 +50,19 @@ pub fn answer(door: &mut Door, line: &str) -> String {
 }
 
 fn planned(door: &mut Door, line: &str) -> Result<String, Malformed> {
-    let line = line_from_text(line)?;
-    let history = match line.history {
-        Some(history) => door.history.insert(history),
-        None => door
-            .history
-            .as_mut()
-            .ok_or_else(|| Malformed::field("history", "is required on the first line"))?,
-    };
-    line.record.check(history).map_err(record_error)?;
-    Ok(plan_to_json(&bisect::plan(history, &line.record)).to_string())
+    let line = value_from_text(line)?;
+    // A history that can be read stands from here on, whatever else is wrong with its line: a later line that
+    // leaves it out means this one, never the one before.
+    if let Some(history) = line_history(&line)? {
+        door.history = Some(history);
+    }
+    let record = record_from_json(&line)?;
+    let history = door
+        .history
+        .as_ref()
+        .ok_or_else(|| Malformed::field("history", "is required on the first line"))?;
+    record.check(history).map_err(record_error)?;
+    Ok(plan_to_json(&bisect::plan(history, &record)).to_string())
 }
 
 fn refusal(malformed: &Malformed) -> String {

@@ -9,35 +9,13 @@ use bisect::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a line says: the record, and a new history where it gives one.
-pub struct Line {
-    pub history: Option<History>,
-    pub record: Record,
-}
-
-pub fn line_from_text(line: &str) -> Result<Line, Malformed> {
-    let value: Value = serde_json::from_str(line).map_err(|e| {
-        // The one thing that is a number to a reader and none to the parser: 1e999.
-        let kind = if e.to_string().starts_with("number out of range") {
-            Kind::InvalidField
-        } else {
-            Kind::NotJson
-        };
-        Malformed {
-            kind,
-            message: e.to_string(),
-            at: String::new(),
-        }
-    })?;
-    let mut fields = Fields::of(&value, "")?;
-    let history = match fields.get("history") {
-        Some((value, at)) => Some(history_from_json(value, &at)?),
-        None => None,
-    };
-    Ok(Line {
-        history,
-        record: record_from_json(&value)?,
-    })
+/// The history of a line, where it gives one.
+pub fn line_history(line: &Value) -> Result<Option<History>, Malformed> {
+    let mut fields = Fields::of(line, "")?;
+    match fields.get("history") {
+        Some((value, at)) => history_from_json(value, &at).map(Some),
+        None => Ok(None),
+    }
 }
 
 pub fn history_from_json(value: &Value, at: &str) -> Result<History, Malformed> {

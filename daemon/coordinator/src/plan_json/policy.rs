@@ -1,7 +1,7 @@
 //! What the user wants to know, and what they are willing to spend on it.
 
 use super::fields::{
-    At, Fields, Malformed, any_text, array, count_u32, count_u64, entries, not_negative, number, positive,
+    At, Fields, Kind, Malformed, any_text, array, count_u32, count_u64, entries, not_negative, number, positive,
     text, truth,
 };
 use bisect::{CommitId, Confirm, Costs, Limits, LookFor, Metric, MinEffect, Policy};
@@ -168,10 +168,7 @@ pub fn policy_from_json(value: &Value, at: &str) -> Result<Policy, Malformed> {
         .transpose()?
         .unwrap_or_default();
     let other_metrics = match fields.get("other_metrics") {
-        Some(list) => array(list)?
-            .into_iter()
-            .map(metric_from_json)
-            .collect::<Result<_, _>>()?,
+        Some(list) => other_metrics(list)?,
         None => Vec::new(),
     };
     fields.end()?;
@@ -186,6 +183,23 @@ pub fn policy_from_json(value: &Value, at: &str) -> Result<Policy, Malformed> {
         confirm,
         other_metrics,
     })
+}
+
+/// By name, so that their order in the policy changes no answer.
+fn other_metrics(list: At<'_>) -> Result<Vec<Metric>, Malformed> {
+    let mut metrics = BTreeMap::new();
+    for (value, at) in array(list)? {
+        let place = super::fields::join(&at, "name");
+        let metric = metric_from_json((value, at))?;
+        if let Some(twice) = metrics.insert(metric.name.clone(), metric) {
+            return Err(Malformed {
+                kind: Kind::Duplicate,
+                message: format!("metric {} is there twice", twice.name),
+                at: place,
+            });
+        }
+    }
+    Ok(metrics.into_values().collect())
 }
 
 fn min_effect(
@@ -206,7 +220,11 @@ fn min_effect(
             }
             Ok(MinEffect::Pct(pct))
         }
-        (true, None, Some(abs)) => Ok(MinEffect::Abs(positive(abs)?)),
+        // The absolute effect takes the place of the per cent, which may stay there; but not of nonsense.
+        (true, pct, Some(abs)) => {
+            pct.map(positive).transpose()?;
+            Ok(MinEffect::Abs(positive(abs)?))
+        }
         (false, None, None) => Err(Malformed::field(
             super::fields::join(at, "min_effect_pct"),
             "is required",
@@ -215,13 +233,9 @@ fn min_effect(
             at,
             "only for a metric with may_be_zero; use min_effect_pct",
         )),
-        (true, Some((_, at)), _) => Err(Malformed::field(
-            at,
-            "a metric that may be zero has no per cents; use min_effect_abs",
-        )),
-        (true, None, None) => Err(Malformed::field(
+        (true, _, None) => Err(Malformed::field(
             super::fields::join(at, "min_effect_abs"),
-            "is required for a metric with may_be_zero",
+            "is required for a metric with may_be_zero: it has no per cents",
         )),
     }
 }
