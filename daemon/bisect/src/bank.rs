@@ -329,16 +329,18 @@ fn drop_far(nodes: &mut Vec<Node>, cells: &[Cell], class_prior: &[f64]) {
     let best = best_of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for node in nodes.iter_mut() {
         let own = weighed(node);
-        // 'No change' is never dropped: it is asked for until the end.
-        let bar = if node.classes.contains(&0) {
-            own.iter().copied().fold(f64::NEG_INFINITY, f64::max) - DROP_CELL
+        // 'No change' is never dropped: it is asked for until the end. Its best noise may be none of the others'.
+        let own_best = own.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (bar, keep) = if node.classes.contains(&0) {
+            (own_best - DROP_CELL, own_best)
         } else {
-            best - DROP_STATE
+            (best - DROP_STATE, f64::INFINITY)
         };
         let mut own = own.into_iter();
         node.states.retain(|s| {
             let weight = own.next().unwrap_or(f64::NEG_INFINITY);
-            best_of[s.cell] >= best - DROP_CELL && (weight >= bar || weight >= best - DROP_STATE)
+            weight >= keep
+                || (best_of[s.cell] >= best - DROP_CELL && (weight >= bar || weight >= best - DROP_STATE))
         });
     }
     nodes.retain(|n| !n.states.is_empty());

@@ -449,6 +449,7 @@ fn combine(machines: &[MachineBelief], prior: &[f64]) -> Vec<f64> {
         for (k, sum) in joint.iter_mut().enumerate() {
             *sum += match (k, several) {
                 (0, _) | (_, false) => own[k],
+                _ if own[k].max(null) == f64::NEG_INFINITY => f64::NEG_INFINITY,
                 _ => {
                     let best = own[k].max(null);
                     best + libm::log(

@@ -7,7 +7,7 @@
 
 use crate::belief::Belief;
 use crate::ends::POWER;
-use crate::facts::{CONFIRM, Facts};
+use crate::facts::{Facts, MOST_CONFIRM, confirmation};
 use crate::search::{Ask, Searcher, Want};
 use crate::stats::{mean, phi, t95};
 use crate::{Check, CheckResult, Checked, Kernel};
@@ -115,8 +115,8 @@ fn number(facts: &Facts<'_>, belief: &Belief, machine: usize, kernels: &[Kernel]
             let pending = facts.pending.iter().filter(move |p| p.0 == k).map(|p| (p.1, p.2));
             seen.chain(pending)
         })
-        .filter(|(m, r)| *m == machine && *r >= CONFIRM)
-        .map(|(_, r)| r / CONFIRM)
+        .filter(|(m, _)| *m == machine)
+        .filter_map(|(_, r)| confirmation(r))
         .max();
     if let Some(count) = begun {
         return count;
@@ -126,7 +126,9 @@ fn number(facts: &Facts<'_>, belief: &Belief, machine: usize, kernels: &[Kernel]
     if d > 25.0 {
         return 1;
     }
-    let by_power = (2.0 * POWER * POWER / (d * d)).ceil().clamp(2.0, 8.0) as u32;
+    let by_power = (2.0 * POWER * POWER / (d * d))
+        .ceil()
+        .clamp(2.0, f64::from(MOST_CONFIRM)) as u32;
     if on.folded.drifts > 0.5 {
         by_power.max(4)
     } else {
@@ -200,7 +202,7 @@ fn confirmed(facts: &Facts<'_>, kernel: &Kernel, machine: usize) -> (u32, u32, u
     let pending = facts
         .pending
         .iter()
-        .filter(|p| p.0 == k && p.1 == machine && p.2 >= CONFIRM)
+        .filter(|p| p.0 == k && p.1 == machine && confirmation(p.2).is_some())
         .count() as u32;
     (
         measured,
@@ -213,7 +215,10 @@ fn confirm_boots(facts: &Facts<'_>, kernel: &Kernel, machine: usize) -> Vec<usiz
     let Some(&k) = facts.by_kernel.get(kernel) else {
         return Vec::new();
     };
-    let of = |&&b: &&usize| facts.boots[b].machine == machine && facts.boots[b].replicate >= CONFIRM;
+    let of = |&&b: &&usize| {
+        let boot = &facts.boots[b];
+        boot.machine == machine && confirmation(boot.replicate).is_some()
+    };
     facts.kernels[k].boots.iter().filter(of).copied().collect()
 }
 

@@ -96,6 +96,13 @@ impl<'a> Mind<'a> {
             return fail("no machine is left to measure on".into());
         }
         for (place, end) in [(self.good, "good"), (self.bad, "bad")] {
+            if facts.words.contains(&(place, end == "good")) {
+                let id = facts.history.id(place);
+                let reason = format!("{id} is the {end} end, but the user's word on it is the contrary");
+                let mut conclusion = report::blank(Status::Inconclusive);
+                conclusion.notes = vec![reason.clone(), "no more boots would tell".into()];
+                return Some(Ok((conclusion, reason)));
+            }
             if let Some(why) = facts.skip_at(place) {
                 return fail(format!(
                     "the {end} end {} can't be measured: {why}",
@@ -208,6 +215,9 @@ impl<'a> Mind<'a> {
             conclusion.notes.push(format!(
                 "about {more:.0} more boots would show a loss as small as asked for"
             ));
+        } else if status == Status::Inconclusive {
+            let left = report::remaining(facts, None, None, self.distance());
+            conclusion.notes.push(more_boots(left.boots));
         }
         report::name_machines(facts, &self.looks, &mut conclusion);
         (conclusion, reason)
@@ -378,12 +388,10 @@ impl<'a> Mind<'a> {
         // Searching, the ends are told apart already: only the search's own number is of use then.
         let belief = self.active.as_ref().map(|a| &a.1);
         let more = |note: &String| note.contains("more boots");
-        if belief.is_some() || !conclusion.notes.iter().any(more) {
+        if belief.is_some() {
             conclusion.notes.retain(|n| !more(n));
             let left = report::remaining(self.facts, belief, self.rate, self.distance());
-            conclusion
-                .notes
-                .push(format!("about {} more boots would be needed", left.boots.max(1)));
+            conclusion.notes.push(more_boots(left.boots));
         }
         (conclusion, why.to_owned())
     }
@@ -462,8 +470,12 @@ impl<'a> Mind<'a> {
         let ahead = ask
             .ahead
             .into_iter()
-            .map(|p| Kernel::plain(history.id(p).clone()))
-            .collect();
+            .map(|p| Kernel::plain(history.id(p).clone()));
+        let asked = |k: &Kernel| match &step {
+            Step::Run(jobs) => jobs.iter().any(|j| j.kernel == *k),
+            Step::Wait | Step::Conclude(_) => false,
+        };
+        let ahead = ahead.filter(|k| !asked(k)).collect();
         self.show(step, ahead, ask.reason)
     }
 
@@ -506,4 +518,8 @@ impl<'a> Mind<'a> {
             reason,
         }
     }
+}
+
+fn more_boots(left: u32) -> String {
+    format!("about {} more boots would be needed", left.max(1))
 }

@@ -106,7 +106,7 @@ fn conclude(facts: &Facts<'_>, looks: &[Look], found: &[(&Look, Vec<Found>)]) ->
     };
     let union = |field: &dyn Fn(&Conclusion) -> Vec<crate::CommitId>| {
         let mut all: Vec<crate::CommitId> = own.iter().flat_map(|(_, c)| field(c)).collect();
-        all.sort();
+        all.sort_by_key(|c| facts.history.place(c));
         all.dedup();
         all
     };

@@ -79,7 +79,11 @@ pub fn look(facts: &Facts<'_>, low: u32, high: u32, machine: usize, searching: b
 
 fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -> Ends {
     let (Some(belief), true) = (&look.belief, look.boots >= 2) else {
-        return Ends::Open;
+        return if out_of_time(facts, low, high, look.machine) {
+            Ends::Undecided
+        } else {
+            Ends::Open
+        };
     };
     let scale = &facts.scale;
     let none = belief.p_no_change;

@@ -9,6 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Confirmation boots carry replicate numbers from here on: so the record itself says which boots were asked
 /// for to size the effect, their number fixed beforehand as `replicate / CONFIRM`, and which ones chose.
 pub const CONFIRM: u32 = 1000;
+/// More boots than this are never fixed beforehand: a lab may number its own as high as it likes.
+pub const MOST_CONFIRM: u32 = 8;
+
+/// The number fixed beforehand that a boot's replicate number tells, where it is a confirmation.
+pub fn confirmation(replicate: u32) -> Option<u32> {
+    Some(replicate / CONFIRM).filter(|n| (1..=MOST_CONFIRM).contains(n))
+}
 
 /// Failures of one kernel after which it is left alone: a build is the same each time, a boot or a benchmark
 /// may fail by chance (with 12 % of boots hanging, three in a row happen to one kernel in 580).
@@ -219,6 +226,8 @@ impl<'a> Facts<'a> {
             // A boot from before the bisection is reused, not spent by it.
             self.boots_spent += u32::from(o.outcome != Outcome::BuildFailed && o.at_s >= 0.0);
             let tried = &mut self.kernels[k];
+            // What was booted was built.
+            tried.built |= !matches!(o.outcome, Outcome::BuildFailed | Outcome::Lost);
             match &o.outcome {
                 Outcome::BuildFailed => tried.build_failed = true,
                 Outcome::BootFailed => tried.boot_failed += 1,
@@ -230,7 +239,6 @@ impl<'a> Facts<'a> {
                         tried.benchmark_failed += 1;
                         continue;
                     }
-                    tried.built = true;
                     let censored = values.iter().any(|v| !matches!(v, Value::Exact(_)));
                     let (kernel, machine) = (k, m);
                     let boot = Boot {

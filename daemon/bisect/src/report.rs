@@ -214,7 +214,8 @@ pub fn remaining(facts: &Facts<'_>, belief: Option<&Belief>, rate: Option<(f64, 
     Remaining {
         kernels: kernels as u32,
         boots: boots.ceil() as u32,
-        time_s,
+        // Beyond any double where the costs given are: still a number.
+        time_s: time_s.clamp(0.0, f64::MAX),
     }
 }
 

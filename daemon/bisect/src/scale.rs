@@ -63,26 +63,26 @@ impl Scale {
 
     /// Back to the metric's unit.
     pub fn level(&self, y: f64) -> f64 {
-        match self.stretch {
+        finite(match self.stretch {
             Some(stretch) => y / stretch,
             None => libm::exp(y),
-        }
+        })
     }
 
     /// A difference as the plain change of the number in per cent; in the metric's unit where it may be zero.
     pub fn change(&self, delta: f64) -> f64 {
-        match self.stretch {
+        finite(match self.stretch {
             Some(stretch) => delta / stretch,
             None => 100.0 * libm::expm1(delta),
-        }
+        })
     }
 
     /// A spread, which has no sign, in per cent (or the metric's unit).
     pub fn spread(&self, sd: f64) -> f64 {
-        match self.stretch {
+        finite(match self.stretch {
             Some(stretch) => sd / stretch,
             None => 100.0 * sd,
-        }
+        })
     }
 
     /// The size of a loss `delta`: positive where it is one.
@@ -101,4 +101,9 @@ impl Scale {
             None => "%",
         }
     }
+}
+
+/// What no double holds is the largest: a number is printed in any case.
+fn finite(x: f64) -> f64 {
+    x.clamp(f64::MIN, f64::MAX)
 }

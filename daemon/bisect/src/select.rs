@@ -85,19 +85,23 @@ impl<'a> Chooser<'a> {
     /// Kernels worth building while this one is measured: the halves of either answer.
     pub fn ahead(&self, place: u32, count: usize) -> Vec<u32> {
         let mut chosen: Vec<u32> = vec![place];
-        while chosen.len() < count + 1 {
+        // What boots already, or is being built for it, needs no builder of its own.
+        let pending = self.facts.pending.iter().map(|p| &self.facts.kernels[p.0]);
+        chosen.extend(pending.filter(|k| k.kernel.is_plain()).map(|k| k.place));
+        let mut ahead = Vec::new();
+        while ahead.len() < count {
             let segments = self.segments(&chosen);
             let next = self
                 .shortlist(&segments)
                 .into_iter()
                 .find(|p| !chosen.contains(p));
-            match next {
-                Some(next) => chosen.push(next),
-                None => break,
+            let Some(next) = next else { break };
+            chosen.push(next);
+            if !self.facts.built(next) {
+                ahead.push(next);
             }
         }
-        chosen.retain(|p| *p != place && !self.facts.built(*p));
-        chosen
+        ahead
     }
 
     /// The posterior cut by the places under way: masses of ancestors within each segment, and its share.

@@ -3,7 +3,7 @@
 //! It needs no database, no network, no clock: for people with a lab of their own, for simulation, for tests.
 
 use crate::plan_json::{
-    Malformed, line_history, plan_to_json, record_error, record_from_json, value_from_text,
+    Kind, Malformed, line_history, plan_to_json, record_error, record_from_json, value_from_text,
 };
 use bisect::History;
 use serde_json::json;
@@ -17,28 +17,31 @@ pub struct Door {
 }
 
 pub fn run() -> anyhow::Result<ExitCode> {
+    match serve(std::io::stdin().lock(), std::io::stdout().lock()) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // The reader went away: there is nobody left to answer.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Answers line by line until the end of input. Every line has its answer, an empty one too, so that answers can
+/// be counted off against lines; the last line needs no newline.
+pub fn serve(input: impl BufRead, mut output: impl Write) -> std::io::Result<()> {
     let mut door = Door::default();
-    let stdin = std::io::stdin().lock();
-    let mut stdout = std::io::stdout().lock();
-    for line in stdin.split(b'\n') {
-        let line = line?;
-        // Every line has its answer, an empty one too: answers can be counted off against lines.
-        let answer = match std::str::from_utf8(&line) {
-            Ok(text) => answer(&mut door, text),
+    for line in input.split(b'\n') {
+        let answer = match String::from_utf8(line?) {
+            Ok(text) => answer(&mut door, &text),
             Err(error) => refusal(&Malformed {
-                kind: crate::plan_json::Kind::NotJson,
+                kind: Kind::NotJson,
                 message: error.to_string(),
                 at: String::new(),
             }),
         };
-        match writeln!(stdout, "{answer}").and_then(|()| stdout.flush()) {
-            Ok(()) => {}
-            // The reader went away: there is nobody left to answer.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break,
-            Err(error) => return Err(error.into()),
-        }
+        writeln!(output, "{answer}")?;
+        output.flush()?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The answer to one line, without its newline.

@@ -1,8 +1,8 @@
 //! What the user wants to know, and what they are willing to spend on it.
 
 use super::fields::{
-    At, Fields, Kind, Malformed, any_text, array, count_u32, count_u64, entries, not_negative, number, positive,
-    text, truth,
+    At, Fields, Kind, Malformed, any_text, array, count_u32, count_u64, entries, not_negative, number,
+    positive, text, truth,
 };
 use bisect::{CommitId, Confirm, Costs, Limits, LookFor, Metric, MinEffect, Policy};
 use serde_json::{Map, Value, json};
