@@ -50,7 +50,7 @@ impl Repository {
             let number = self.ids.len() + offset;
             let seconds = 1_700_000_000 + 60 * number;
             // A ref per commit outside of branches and tags: nothing is collected, nothing is mirrored.
-            let _ = writeln!(script, "commit refs/work/{number}\nmark :{}", number + 1);
+            let _ = writeln!(script, "commit refs/made/{number}\nmark :{}", number + 1);
             let _ = writeln!(script, "author Lab <lab@example.org> {seconds} +0000");
             let _ = writeln!(script, "committer Lab <lab@example.org> {seconds} +0000");
             let _ = writeln!(script, "data {}\n{}", draft.message.len(), draft.message);

@@ -185,7 +185,7 @@ async fn what_is_pinned_survives_a_force_push_and_a_collection() {
         .unwrap();
     lab.source.add(&[Draft::new(6, &[0])]);
     lab.source.branch("main", 6);
-    (0..6).for_each(|n| drop(lab.source.git(&["update-ref", "-d", &format!("refs/work/{n}")])));
+    (0..6).for_each(|n| drop(lab.source.git(&["update-ref", "-d", &format!("refs/made/{n}")])));
     lab.source.git(&["gc", "--quiet", "--prune=now"]);
     assert_eq!(lab.resolve("main").await.unwrap(), 6);
     assert_eq!(lab.resolve(bounds.bad.as_str()).await.unwrap(), 5);
