@@ -146,6 +146,34 @@ fn one_machine_finds_the_commit() {
     assert!(end["effect_pct"].as_f64().is_some_and(|e| e < 0.0));
 }
 
+/// Nothing lies between the ends to be measured: only the ends themselves can settle whether there is a loss.
+#[test]
+fn the_only_suspect_is_settled_by_boots_of_the_ends() {
+    for seed in 0..8 {
+        let mut line = start(2, &["m1"]);
+        line["policy"]["seed"] = json!(seed);
+        let (end, line) = play(
+            line,
+            |commit, _| if commit == 1 { 95.5 } else { 100.0 },
+            1.0 + 0.4 * seed as f64,
+        );
+        assert_eq!(end["first_bad"], json!(["c1"]), "{end}");
+        assert!(list(&line, "observations").len() < 60);
+    }
+}
+
+#[test]
+fn a_merge_with_a_parent_outside_is_not_said_to_have_good_parents() {
+    let mut line = start(4, &["m1"]);
+    line["history"]["commits"][3]["parents"] = json!(["c2", "outside"]);
+    let (end, _) = play(line, drop_at(3), 1.0);
+    assert_eq!(end["first_bad"], json!(["c3"]), "{end}");
+    let notes = end["notes"].to_string();
+    assert!(
+        notes.contains("parent outside could not be measured") && !notes.contains("every parent is good")
+    );
+}
+
 #[test]
 fn several_machines_in_parallel_find_the_commit() {
     let (end, _) = play(start(32, &["m1", "m1#2", "m3"]), drop_at(9), 2.0);

@@ -361,7 +361,14 @@ impl<'a> Mind<'a> {
     }
 
     fn end_of_search(&self, found: &[Found], total: Option<f64>) -> (Conclusion, String) {
-        let conclusion = report::conclude(self.facts, &self.looks, found, total);
+        let mut conclusion = report::conclude(self.facts, &self.looks, found, total);
+        if conclusion.status == Status::Inconclusive
+            && !conclusion.notes.iter().any(|n| n.contains("more boots"))
+        {
+            conclusion
+                .notes
+                .push("no loss stands out where it was looked for: more boots tell nothing more".into());
+        }
         let ids: Vec<&str> = conclusion.first_bad.iter().map(|c| c.as_str()).collect();
         let reason = match conclusion.status {
             Status::CulpritRange => format!("{} commits can't be told apart", conclusion.suspects.len()),

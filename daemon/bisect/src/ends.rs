@@ -10,7 +10,7 @@ use crate::span::Span;
 
 pub const POWER: f64 = 3.86;
 /// Boots a side after which the ends are left undecided.
-const MOST_BOOTS: usize = 20;
+pub const MOST_BOOTS: usize = 20;
 /// `P(no change)` below which the search starts: at two boots a side, and later.
 const EARLY: f64 = 0.002;
 const CLEAR: f64 = 0.01;

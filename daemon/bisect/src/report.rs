@@ -348,7 +348,9 @@ fn notes(facts: &Facts<'_>, losses: &[&Change], gains: &[&Change]) -> Vec<String
         notes.extend(change.effect.notes.iter().cloned());
         if let [culprit] = change.members[..] {
             let id = history.id(culprit);
-            if history.commits()[culprit as usize].parents.len() > 1 && !history.first_parent() {
+            let parents = &history.commits()[culprit as usize].parents;
+            let testable = |p: &CommitId| history.place(p).is_some_and(|p| facts.skip_at(p).is_none());
+            if parents.len() > 1 && parents.iter().all(testable) && !history.first_parent() {
                 notes.push(format!(
                     "{id} is a merge commit: every parent is good, neither side alone has the loss"
                 ));

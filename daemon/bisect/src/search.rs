@@ -5,7 +5,7 @@
 
 use crate::belief::{Belief, MachineBelief, believe};
 use crate::confirm;
-use crate::ends::{Look, next_end};
+use crate::ends::{Look, MOST_BOOTS, next_end};
 use crate::facts::Facts;
 use crate::pivot::{self, Pivot};
 use crate::scan::{Scanned, scan};
@@ -229,6 +229,16 @@ impl<'a> Searcher<'a> {
                 continue;
             }
             let Some(choice) = chooser.best(on, &under_way) else {
+                if let Some(end) = self.doubted(span, belief, on) {
+                    let runs = 3 + facts.summaries.warm_up;
+                    ask.wants.push(want(facts, end, machine, runs));
+                    let id = facts.history.id(end);
+                    note(
+                        &mut ask.reason,
+                        &format!("{id} once more: one suspect is left, but is there a loss at all?"),
+                    );
+                    exhausted = false;
+                }
                 continue;
             };
             exhausted = false;
@@ -251,6 +261,17 @@ impl<'a> Searcher<'a> {
             ask.reason = "a boot is under way, or no machine is free".to_owned();
         }
         Err(ask)
+    }
+
+    /// An end to measure again, where nothing parts the suspects any more and only 'no change' keeps them from
+    /// the confidence asked for.
+    fn doubted(&self, span: &Span, belief: &Belief, on: &MachineBelief) -> Option<u32> {
+        let facts = self.facts;
+        let located = belief.best_class().map_or(0.0, |k| belief.classes[k].probability);
+        let confidence = facts.record.policy.confidence;
+        let end = next_end(facts, span.low, span.high, on.machine);
+        let more = facts.boots_on(end, on.machine).len() < MOST_BOOTS && facts.skip_at(end).is_none();
+        (located < confidence && located + belief.p_no_change() >= confidence && more).then_some(end)
     }
 
     /// An end to measure again, where the machine's drift since the last decided kernel could matter.
