@@ -7,7 +7,7 @@ impl Random {
         Random(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -16,7 +16,7 @@ impl Random {
 
     /// A number in `low..high`. The bias of the remainder is far below what forty commits could show.
     pub fn range(&mut self, low: usize, high: usize) -> usize {
-        low + (self.next() % (high - low) as u64) as usize
+        low + (self.draw() % (high - low) as u64) as usize
     }
 
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
