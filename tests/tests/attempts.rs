@@ -264,3 +264,21 @@ async fn lines_are_kept_once_whatever_bytes_they_hold() {
     assert_eq!(texts, ["a\u{fffd}b", "c", "d"]);
     assert_eq!(store.carried(attempt).await.unwrap().unwrap().seen_lines, 3);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_database_goes_on_above_the_token_a_machine_has_seen() {
+    let store = store().await;
+    let id = bisection(&store, &["m1"]).await;
+    build(&store, id, "m1", GOOD, &[want(GOOD, "m1", 0)]).await;
+    store.store_probe("m1", &json!({"token": 41})).await.unwrap();
+    grant(&store, id, "m1", "c1")
+        .await
+        .expect("the job's image is there");
+    assert_eq!(count(&store, "select max(token) from attempts").await, 42);
+    store.store_probe("m1", &json!({"token": 7})).await.unwrap();
+    assert_eq!(
+        count(&store, "select token from machines where name = 'm1'").await,
+        42,
+        "it never falls"
+    );
+}

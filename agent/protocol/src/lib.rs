@@ -346,6 +346,9 @@ pub struct Probe {
     pub compiler_digests: BTreeMap<String, String>,
     pub kvm: bool,
     pub disk_free_mib: u64,
+    /// Highest fencing token seen here: a daemon whose record is younger than the machine goes on above it.
+    #[serde(default)]
+    pub token: u64,
     /// Orders with a spool here.
     pub orders: Vec<OrderState>,
 }

@@ -43,6 +43,7 @@ pub fn probe(root: &Root) -> Result<Probe, Unable> {
     }
     Ok(Probe {
         version: VERSION,
+        token: root.token()?,
         agent_sha256: sha::of_file(&exe).because(|| "cannot read the agent's own file".into())?,
         boot_id: process::boot_id(),
         hostname: uname.nodename().to_string_lossy().into_owned(),

@@ -72,6 +72,11 @@ fn old_tokens_are_refused_and_a_busy_machine_says_so() {
         "old_token"
     );
     assert_eq!(
+        agent.ask::<Probe>(&["probe"], b"").token,
+        7,
+        "what a new daemon has to go on above"
+    );
+    assert_eq!(
         agent.refusal(&["start"], &text(&endless("life-other", 8))),
         "busy"
     );

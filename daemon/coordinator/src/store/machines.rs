@@ -137,9 +137,11 @@ impl Store {
         Ok(rows)
     }
 
+    /// The machine's token goes on above the highest it has seen: a new database must not be fenced off for ever.
     pub async fn store_probe(&self, machine: &str, probe: &Value) -> Result<()> {
         let first = sqlx::query_scalar!(
-            r#"update machines m set probe = $2, probed_at = now()
+            r#"update machines m set probe = $2::jsonb, probed_at = now(),
+                      token = greatest(m.token, coalesce(($2::jsonb->>'token')::bigint, 0))
                from (select name, probe from machines where name = $1 for no key update) old
                where m.name = old.name returning old.probe is null as "first!""#,
             machine,
