@@ -50,8 +50,8 @@ fn wish() -> Result<Wish> {
             _ => return fail(USAGE),
         }
     }
-    if wish.loss_pct.is_some_and(|p| !(0.5..=200.0).contains(&p)) {
-        return fail("--loss-pct takes 0.5 to 200");
+    if wish.loss_pct.is_some_and(|p| !(0.5..=5000.0).contains(&p)) {
+        return fail("--loss-pct takes 0.5 to 5000");
     }
     wish.cache = cache.ok_or(Error(USAGE.into()))?;
     Ok(wish)
