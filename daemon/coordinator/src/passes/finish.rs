@@ -2,7 +2,6 @@
 
 use super::order::read;
 use crate::case::{Case, sha256_hex};
-use crate::config::ParserChoice;
 use crate::plan_json as json;
 use crate::store::attempts::{Carried, CarriedWork};
 use crate::store::facts::{BootFact, Ending, NewImage, Sample};
@@ -154,7 +153,7 @@ fn sample(values: serde_json::Value, runs: &[Run]) -> anyhow::Result<Sample> {
 type Numbers = BTreeMap<String, Vec<Value>>;
 
 fn numbers(case: &Case, policy: &Policy, runs: &[&Run]) -> anyhow::Result<Result<Numbers, String>> {
-    let parser = parser(&case.parser)?;
+    let parser = case.parser()?;
     let judged = &policy.metric.name;
     let mut numbers: Numbers = BTreeMap::new();
     let mut counted = 0;
@@ -256,19 +255,6 @@ fn as_json(value: &Value) -> serde_json::Value {
         Value::AtLeast(x) => json!({"at_least": x}),
         Value::AtMost(x) => json!({"at_most": x}),
     }
-}
-
-fn parser(choice: &ParserChoice) -> anyhow::Result<Parser> {
-    Ok(match choice {
-        ParserChoice::Fio => Parser::Fio,
-        ParserChoice::Tiotest => Parser::Tiotest,
-        ParserChoice::Tiobench => Parser::Tiobench,
-        ParserChoice::Dbench => Parser::Dbench,
-        ParserChoice::Hackbench => Parser::Hackbench,
-        ParserChoice::PerfBench => Parser::PerfBench,
-        ParserChoice::Regex { patterns } => Parser::regex(patterns)?,
-        ParserChoice::JsonPath { paths } => Parser::json_path(paths)?,
-    })
 }
 
 fn last_line(text: &str) -> &str {
