@@ -1,7 +1,8 @@
 //! The same facts for programs: the body of a webhook. Fields are only ever added.
 
 use super::{CommitText, Ending, Evidence};
-use bisect::{Check, CheckResult, CommitId, Conclusion, MinEffect, Verdict};
+use crate::plan_json::conclusion_to_json;
+use bisect::{CommitId, Conclusion, MinEffect, Verdict};
 use serde_json::{Value, json};
 
 pub fn body(evidence: &Evidence) -> Value {
@@ -53,53 +54,14 @@ fn commit(evidence: &Evidence, id: &CommitId) -> Value {
     }
 }
 
+/// As everywhere else, but commits are told with their subjects.
 fn concluded(evidence: &Evidence, conclusion: &Conclusion) -> Value {
-    let Conclusion {
-        status,
-        first_bad,
-        improved,
-        suspects,
-        confidence,
-        size_confidence,
-        effect_pct,
-        ci95_pct,
-        share_of_loss,
-        machines,
-        not_reproduced_on,
-        checks,
-        notes,
-    } = conclusion;
-    let commits = |ids: &[CommitId]| ids.iter().map(|id| commit(evidence, id)).collect::<Vec<_>>();
-    let names = |ids: &[bisect::MachineId]| ids.iter().map(|m| m.to_string()).collect::<Vec<_>>();
-    let check = |checked: &bisect::Checked| {
-        let check = match checked.check {
-            Check::Parents => "parents",
-            Check::Revert => "revert",
-            Check::Layout => "layout",
-            Check::SameBinary => "same_binary",
-        };
-        let result = match checked.result {
-            CheckResult::Passed => "passed",
-            CheckResult::Failed => "failed",
-            CheckResult::NotPossible => "not_possible",
-        };
-        json!({"check": check, "result": result, "detail": checked.detail})
-    };
-    json!({
-        "status": status.word(),
-        "first_bad": commits(first_bad),
-        "improved": commits(improved),
-        "suspects": commits(suspects),
-        "confidence": confidence,
-        "size_confidence": size_confidence,
-        "effect_pct": effect_pct,
-        "ci95_pct": ci95_pct,
-        "share_of_loss": share_of_loss,
-        "machines": names(machines),
-        "not_reproduced_on": names(not_reproduced_on),
-        "checks": checks.iter().map(check).collect::<Vec<_>>(),
-        "notes": notes,
-    })
+    let mut told = conclusion_to_json(conclusion);
+    let commits = |ids: &[CommitId]| ids.iter().map(|id| commit(evidence, id)).collect::<Value>();
+    told["first_bad"] = commits(&conclusion.first_bad);
+    told["improved"] = commits(&conclusion.improved);
+    told["suspects"] = commits(&conclusion.suspects);
+    told
 }
 
 fn measured(evidence: &Evidence) -> Value {
