@@ -1,347 +1,437 @@
 //! The bank: one small Kalman filter per class of culprits and noise hypothesis, folded over boots by time.
 //!
-//! A class is a set of candidates that the measured kernels cannot tell apart; class 0 is 'no change'. Given a
-//! class and a [`Cell`], a boot is
+//! A node is a set of candidates that no boot has told apart yet (and 'no change', until a boot of the high end
+//! parts it off). Given a node and a [`Cell`], a boot is
 //!
 //! ```text
 //! y = level + [kernel contains the culprit] delta + offset of its fork + offset of its image + trend t + noise
 //! ```
 //!
-//! with Gaussian priors on all unknowns, so the state `(level, delta, trend, slots...)` has a closed-form
+//! with Gaussian priors on all unknowns, so the state `(level, delta, trend, offsets...)` has a closed-form
 //! posterior; noise that is a mixture is collapsed to its first two moments after each boot (Harrison and
-//! Stevens 1976, 'GPB1'). Since every component updates along the same direction `P H'`, a boot costs one
-//! rank-one update. Offsets live in slots that are taken at an image's first boot and given back at its last.
-//! Filters of classes that no boot has told apart yet are one and the same, copied where a kernel first splits
-//! them. Hypotheses far behind the best are dropped at fixed places of the sorted order, so the order of
-//! arrival cannot matter.
+//! Stevens 1976, 'GPB1'; the arithmetic is in `tank`). A kernel measured for the first time splits the nodes that
+//! hold candidates on both sides of it: their filters were one and the same so far and are copied.
+//!
+//! The fold is a left fold over rows sorted by time: nothing here looks ahead, hypotheses far behind the best are
+//! dropped at fixed places, so a bank that is pushed one more row is bit for bit the bank folded from scratch.
+//! What this file must *not* know: where rows come from, and what a probability is used for.
 
 mod moments;
-mod slots;
+mod tank;
 
-use crate::noise::{Cell, Drift, Part, TREND_SD};
-use moments::gather;
-use slots::{Slot, slots};
+use crate::noise::{Cell, Cells, Drift};
+use crate::span::Span;
+use fixedbitset::FixedBitSet;
+pub use moments::Folded;
+use std::sync::Arc;
+use tank::{Sight, Tank};
 
-const LEVEL: usize = 0;
-const DELTA: usize = 1;
-const TREND: usize = 2;
-const FIXED: usize = 3;
+/// Prior probability that the ends do not differ.
+pub const NO_CHANGE: f64 = 0.2;
 
-/// Log weight behind the best at which a noise hypothesis is dropped, and every how many boots that is done.
-const DROP_CELL: f64 = 10.0;
-/// Log weight behind the best at which one class loses one of its noise hypotheses.
-const DROP_STATE: f64 = 23.0;
-const DROP_EVERY: usize = 4;
-
-/// Prior of an offset that nothing ties down: a kernel of another branch, or laid out anew.
-const FREE_SD: f64 = 0.3;
+/// Factor behind the best at which a noise hypothesis is dropped: e^-10; and at which one node loses one: e^-23.
+const DROP_CELL: f64 = 4.54e-5;
+const DROP_STATE: f64 = 1.03e-10;
+const DROP_EVERY: usize = 2;
+const DROP_FROM: usize = 4;
+/// Filters that are kept at most after a boot: with it `updates <= 2 MOST_FILTERS` a boot, whatever the record.
+pub const MOST_FILTERS: usize = 20_000;
+/// Images whose offsets are kept in mind; past that the one not seen for longest counts as a new one.
+const MOST_OFFSETS: usize = 24;
+/// The node of a candidate that was ruled out.
+pub const DEAD: u32 = u32::MAX;
 
 /// One boot as the filters see it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Row {
     pub y: f64,
     pub hours: f64,
     /// Variance of this boot's noise relative to a boot of three runs.
     pub variance_factor: f64,
-    pub image: usize,
-    pub stands: Stands,
+    /// Numbered by first appearance among the rows.
+    pub image: u32,
+    /// The kernel's place.
+    pub column: u32,
+    /// The fork whose offset it carries, numbered by first appearance.
+    pub fork: Option<u32>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stands {
-    /// On the span's line: the column of classes that it contains, and the fork whose offset it carries.
-    On { column: usize, fork: Option<usize> },
-    /// Elsewhere: teaches noise, not place.
-    Off,
-}
-
-pub struct Model<'a> {
-    pub shapes: &'a [(Vec<Part>, f64)],
-    pub cells: Vec<Cell>,
+/// What the fold assumes before the first boot.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
     pub level_mean: f64,
     pub level_sd: f64,
     pub delta_sd: f64,
     pub fork_sd: f64,
-    /// `contains[column][class]`: does the kernel of that column contain the class's culprit?
-    pub contains: &'a [Vec<bool>],
-    pub class_prior: &'a [f64],
+    /// How far outliers reach, and the least noise that the runs within boots allow.
+    pub outlier_sd: f64,
+    pub least_s: f64,
+    /// Whether images may carry offsets: two images compared as they are do not.
+    pub offsets: bool,
 }
 
-/// What the boots of one machine say.
-#[derive(Clone, Debug)]
-pub struct Folded {
-    /// Log likelihood of each class, up to a common constant.
-    pub log_likelihood: Vec<f64>,
-    /// Posterior mean and variance of delta in each class.
-    pub delta: Vec<(f64, f64)>,
-    /// Posterior means over everything: of `s^2`, `kappa^2`, walk variance an hour, outliers, two modes, any drift.
-    pub s2: f64,
-    pub kappa2: f64,
-    pub walk2: f64,
-    /// Square of a linear trend's slope, an hour: predicted, so no reason to look again.
-    pub slope2: f64,
-    pub outliers: f64,
-    pub two_modes: f64,
-    pub drifts: f64,
-    pub mode_spread: f64,
-}
-
-#[derive(Clone)]
-struct State {
-    cell: usize,
-    log_weight: f64,
-    m: Vec<f64>,
-    p: Vec<f64>,
+/// Prior probability of each candidate by place; they add up to `1 - none`.
+#[derive(PartialEq, Debug)]
+pub struct Prior {
+    pub none: f64,
+    pub of: Vec<f64>,
 }
 
 #[derive(Clone)]
 struct Node {
-    classes: Vec<usize>,
-    states: Vec<State>,
+    /// Prior probability of its candidates, and of 'no change' if it is in here.
+    mass: f64,
+    none: bool,
+    /// Which columns, by number, contain its candidates.
+    inside: FixedBitSet,
+    /// Weights of its filters are to be multiplied by two to this power.
+    exponent: i32,
+    /// By kind: plain, with a trend, with offsets of images.
+    tanks: [Tank; 3],
 }
 
-pub fn fold(rows: &[Row], model: &Model<'_>) -> Folded {
-    let slots = slots(rows);
-    let size = FIXED + slots.count;
-    let cells = &model.cells;
-    let start = |(number, cell): (usize, &Cell)| {
-        let mut state = State {
-            cell: number,
-            log_weight: 0.0,
-            m: vec![0.0; size],
-            p: vec![0.0; size * size],
+pub struct Bank {
+    settings: Settings,
+    prior: Arc<Prior>,
+    cells: Cells,
+    rows: Vec<Row>,
+    columns: Vec<u32>,
+    nodes: Vec<Node>,
+    node_of: Vec<u32>,
+    forks: Vec<u32>,
+    /// Images that have a slot in the tanks with offsets: position among the slots, image, last row.
+    images: Vec<(usize, u32, usize)>,
+    folded: Option<Arc<Folded>>,
+    updates: u64,
+}
+
+impl Bank {
+    pub fn new(settings: Settings, prior: Arc<Prior>) -> Bank {
+        let cells = Cells::new(settings.least_s, settings.outlier_sd, settings.offsets);
+        let tanks = cells
+            .by_kind
+            .clone()
+            .map(|numbers| Tank::new(&numbers, &cells.all, &settings));
+        let node = Node {
+            mass: 1.0,
+            none: true,
+            inside: FixedBitSet::new(),
+            exponent: 0,
+            tanks,
         };
-        state.m[LEVEL] = model.level_mean;
-        state.p[LEVEL * size + LEVEL] = model.level_sd * model.level_sd;
-        state.p[DELTA * size + DELTA] = model.delta_sd * model.delta_sd;
-        if cell.drift == Drift::Trend {
-            state.p[TREND * size + TREND] = TREND_SD * TREND_SD;
+        Bank {
+            node_of: vec![0; prior.of.len()],
+            settings,
+            prior,
+            cells,
+            rows: Vec::new(),
+            columns: Vec::new(),
+            nodes: vec![node],
+            forks: Vec::new(),
+            images: Vec::new(),
+            folded: None,
+            updates: 0,
         }
-        state
-    };
-    let classes: Vec<usize> = (0..model.class_prior.len())
-        .filter(|&k| model.class_prior[k] > 0.0)
-        .collect();
-    let mut nodes = vec![Node {
-        classes,
-        states: cells.iter().enumerate().map(start).collect(),
-    }];
-    let mut seen = vec![false; model.contains.len()];
-    let origin = rows.first().map_or(0.0, |r| r.hours);
-    let mut before = origin;
-    for (i, row) in rows.iter().enumerate() {
-        if let Stands::On { column, .. } = row.stands
-            && !std::mem::replace(&mut seen[column], true)
-        {
-            nodes = split(nodes, &model.contains[column]);
+    }
+
+    /// Would folding these rows with these assumptions begin with what is folded already?
+    pub fn begins(&self, settings: &Settings, prior: &Arc<Prior>, rows: &[Row]) -> bool {
+        self.settings == *settings
+            && rows.starts_with(&self.rows)
+            && (Arc::ptr_eq(&self.prior, prior) || self.prior == *prior)
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Filter updates so far: the work done.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Which node holds a candidate; `DEAD` where it was ruled out.
+    pub fn node_of(&self, place: u32) -> u32 {
+        self.node_of[place as usize]
+    }
+
+    /// Which node holds 'no change'.
+    pub fn none(&self) -> usize {
+        self.nodes.iter().position(|n| n.none).unwrap_or(0)
+    }
+
+    pub fn folded(&mut self) -> Arc<Folded> {
+        if let Some(folded) = &self.folded {
+            return folded.clone();
         }
-        let place = Place {
-            row,
-            size,
-            image: slots.image[i],
-            fork: slots.fork[i],
+        let folded = Arc::new(moments::gather(&self.nodes, &self.cells));
+        self.folded = Some(folded.clone());
+        folded
+    }
+
+    /// One more boot, not before the last one; `above`: what its kernel contains, if it is a candidate.
+    pub fn push(&mut self, row: Row, span: &Span, above: Option<&FixedBitSet>) {
+        self.folded = None;
+        let before = self.rows.last().map_or(row.hours, |r| r.hours);
+        let since = row.hours - self.rows.first().map_or(row.hours, |r| r.hours);
+        let column = match self.columns.iter().position(|&c| c == row.column) {
+            Some(number) => number,
+            None => {
+                self.columns.push(row.column);
+                let number = self.columns.len() - 1;
+                if let Some(above) = above {
+                    self.split(number, span, above);
+                }
+                number
+            }
         };
-        let time = Time {
-            step: (row.hours - before).max(0.0),
-            since: row.hours - origin,
+        let fork = row.fork.map(|fork| self.fork_slot(fork));
+        let image = self.image_slot(row.image);
+        let boot = tank::Boot {
+            y: row.y,
+            variance_factor: row.variance_factor,
+            hours: (row.hours - before).max(0.0),
         };
-        before = row.hours;
-        for node in &mut nodes {
-            let bad = match row.stands {
-                Stands::On { column, .. } => node.classes.first().is_some_and(|&k| model.contains[column][k]),
-                Stands::Off => false,
-            };
-            for state in &mut node.states {
-                step(state, &cells[state.cell], &place, &time, bad, model);
+        for node in &mut self.nodes {
+            let bad = node.inside.contains(column);
+            for (kind, tank) in node.tanks.iter_mut().enumerate() {
+                let mut sight = Sight::new(bad);
+                if kind == TREND_KIND {
+                    sight.see(tank::TREND, since);
+                }
+                for slot in [fork, (kind == OFFSET_KIND).then_some(image).flatten()]
+                    .into_iter()
+                    .flatten()
+                {
+                    sight.see(base(kind) + slot, 1.0);
+                }
+                self.updates += tank.len() as u64;
+                tank.step(&boot, &sight, &self.cells);
+            }
+            node.rescale();
+        }
+        self.rows.push(row);
+        let n = self.rows.len();
+        if n >= DROP_FROM && n.is_multiple_of(DROP_EVERY) {
+            self.drop_far(DROP_CELL, DROP_STATE);
+        }
+    }
+
+    fn split(&mut self, column: usize, span: &Span, above: &FixedBitSet) {
+        let mut with = vec![0.0; self.nodes.len()];
+        let mut without = vec![0.0; self.nodes.len()];
+        for place in span.candidates.ones() {
+            let node = self.node_of[place];
+            if node != DEAD {
+                let side = if above.contains(place) {
+                    &mut with
+                } else {
+                    &mut without
+                };
+                side[node as usize] += self.prior.of[place];
             }
         }
-        if i % DROP_EVERY == DROP_EVERY - 1 {
-            drop_far(&mut nodes, cells, model.class_prior);
+        let mut moved = vec![DEAD; self.nodes.len()];
+        for i in 0..with.len() {
+            let node = &mut self.nodes[i];
+            let rest = without[i] + if node.none { self.prior.none } else { 0.0 };
+            if with[i] <= 0.0 {
+                continue;
+            }
+            if rest <= 0.0 {
+                node.inside.grow_and_insert(column);
+                continue;
+            }
+            node.mass = rest;
+            let mut other = node.clone();
+            (other.mass, other.none) = (with[i], false);
+            other.inside.grow_and_insert(column);
+            moved[i] = self.nodes.len() as u32;
+            self.nodes.push(other);
+        }
+        for place in span.candidates.ones() {
+            let node = &mut self.node_of[place];
+            if *node != DEAD && moved[*node as usize] != DEAD && above.contains(place) {
+                *node = moved[*node as usize];
+            }
         }
     }
-    gather(&nodes, model, size)
-}
 
-struct Place<'a> {
-    row: &'a Row,
-    size: usize,
-    image: Slot,
-    fork: Option<Slot>,
-}
+    /// Where the offset of a fork lives, the same in every tank.
+    fn fork_slot(&mut self, fork: u32) -> usize {
+        // Forks and images share the slots of the third kind: forks of the other kinds are where images are not.
+        let sd = self.settings.fork_sd;
+        if let Some(i) = self.forks.iter().position(|&f| f == fork) {
+            return i;
+        }
+        // Slots of forks come first, so that one number serves all kinds: images move up.
+        let at = self.forks.len();
+        self.forks.push(fork);
+        for node in &mut self.nodes {
+            for (kind, tank) in node.tanks.iter_mut().enumerate() {
+                tank.open(base(kind) + at, |_| sd, &self.cells.all);
+            }
+        }
+        for image in &mut self.images {
+            image.0 += 1;
+        }
+        at
+    }
 
-struct Time {
-    step: f64,
-    since: f64,
-}
-
-fn split(nodes: Vec<Node>, contains: &[bool]) -> Vec<Node> {
-    let mut all = Vec::with_capacity(nodes.len() + 2);
-    for node in nodes {
-        let (with, without): (Vec<usize>, Vec<usize>) = node.classes.iter().partition(|&&k| contains[k]);
-        if with.is_empty() || without.is_empty() {
-            all.push(node);
+    /// Where the offset of an image lives in tanks of the third kind; nothing where there are none.
+    fn image_slot(&mut self, image: u32) -> Option<usize> {
+        if self.nodes.iter().all(|n| n.tanks[OFFSET_KIND].len() == 0) {
+            return None;
+        }
+        let row = self.rows.len();
+        if let Some(known) = self.images.iter_mut().find(|i| i.1 == image) {
+            known.2 = row;
+            return Some(known.0);
+        }
+        let slot = if self.images.len() < MOST_OFFSETS {
+            let slot = self.forks.len() + self.images.len();
+            self.images.push((slot, image, row));
+            for node in &mut self.nodes {
+                node.tanks[OFFSET_KIND].open(base(OFFSET_KIND) + slot, |c| c.kappa, &self.cells.all);
+            }
+            slot
         } else {
-            all.push(Node {
-                classes: without,
-                states: node.states.clone(),
-            });
-            all.push(Node {
-                classes: with,
-                states: node.states,
-            });
-        }
-    }
-    all
-}
-
-/// The sparse row H of a boot: indices with coefficients.
-struct Sight {
-    at: [(usize, f64); 5],
-    len: usize,
-}
-
-impl Sight {
-    fn see(&mut self, index: usize, coefficient: f64) {
-        self.at[self.len] = (index, coefficient);
-        self.len += 1;
-    }
-
-    fn seen(&self) -> &[(usize, f64)] {
-        &self.at[..self.len]
-    }
-}
-
-fn clear_slot(state: &mut State, size: usize, index: usize) {
-    for j in 0..size {
-        state.p[index * size + j] = 0.0;
-        state.p[j * size + index] = 0.0;
-    }
-    state.m[index] = 0.0;
-}
-
-fn step(state: &mut State, cell: &Cell, place: &Place<'_>, time: &Time, bad: bool, model: &Model<'_>) {
-    let size = place.size;
-    if let Drift::Walk(q) = cell.drift {
-        state.p[LEVEL * size + LEVEL] += q * cell.s * cell.s * time.step;
-    }
-    let mut sight = Sight {
-        at: [(0, 0.0); 5],
-        len: 0,
-    };
-    sight.see(LEVEL, 1.0);
-    if bad {
-        sight.see(DELTA, 1.0);
-    }
-    if cell.drift == Drift::Trend {
-        sight.see(TREND, time.since);
-    }
-    let image_sd = match place.row.stands {
-        Stands::Off => FREE_SD,
-        Stands::On { .. } => cell.kappa,
-    };
-    let offsets = [
-        (image_sd > 0.0).then_some((place.image, image_sd)),
-        place.fork.map(|slot| (slot, model.fork_sd)),
-    ];
-    for (slot, sd) in offsets.into_iter().flatten() {
-        let index = FIXED + slot.index;
-        if slot.opens {
-            state.p[index * size + index] = sd * sd;
-        }
-        sight.see(index, 1.0);
-    }
-    update(state, size, &sight, place.row, cell, &model.shapes[cell.shape].0);
-    for (slot, _) in offsets.into_iter().flatten().filter(|o| o.0.closes) {
-        clear_slot(state, size, FIXED + slot.index);
-    }
-}
-
-fn update(state: &mut State, size: usize, sight: &Sight, row: &Row, cell: &Cell, parts: &[Part]) {
-    // g = P H', S = H P H', e = y - H m
-    let mut short = [0.0f64; 32];
-    let mut long;
-    let g: &mut [f64] = if size <= short.len() {
-        &mut short[..size]
-    } else {
-        long = vec![0.0; size];
-        &mut long
-    };
-    let (mut spread, mut error) = (0.0, row.y);
-    for &(h, c) in sight.seen() {
-        for (g, p) in g.iter_mut().zip(&state.p[h * size..(h + 1) * size]) {
-            *g += c * p;
-        }
-        error -= c * state.m[h];
-    }
-    for &(h, c) in sight.seen() {
-        spread += c * g[h];
-    }
-    let noise = cell.s * cell.s * row.variance_factor;
-    let (mut likelihood, mut first, mut second, mut inverse) = (0.0, 0.0, 0.0, 0.0);
-    for part in parts {
-        let e = error - part.offset * cell.s;
-        let v = spread + noise + part.extra;
-        let weight = part.weight * libm::exp(-0.5 * e * e / v) / libm::sqrt(v);
-        likelihood += weight;
-        first += weight * e / v;
-        second += weight * (e / v) * (e / v);
-        inverse += weight / v;
-    }
-    if likelihood.is_nan() || likelihood <= 1e-290 {
-        // Beyond what any part explains: nothing is learned, so that nothing becomes infinite.
-        state.log_weight -= 668.0;
-        return;
-    }
-    state.log_weight += libm::log(likelihood);
-    let (first, second, inverse) = (first / likelihood, second / likelihood, inverse / likelihood);
-    let shrink = inverse - (second - first * first);
-    for (i, &gi) in g.iter().enumerate() {
-        // Most of the state is empty for most cells: no trend, no offsets.
-        if gi == 0.0 {
-            continue;
-        }
-        state.m[i] += gi * first;
-        let pull = gi * shrink;
-        for (p, gj) in state.p[i * size..(i + 1) * size].iter_mut().zip(g.iter()) {
-            *p -= pull * gj;
-        }
-    }
-}
-
-fn prior_of(node: &Node, class_prior: &[f64]) -> f64 {
-    node.classes.iter().map(|&k| class_prior[k]).sum()
-}
-
-fn drop_far(nodes: &mut Vec<Node>, cells: &[Cell], class_prior: &[f64]) {
-    let weighed = |node: &Node| -> Vec<f64> {
-        let prior = libm::log(prior_of(node, class_prior));
-        let states = node.states.iter();
-        states
-            .map(|s| prior + cells[s.cell].log_prior + s.log_weight)
-            .collect()
-    };
-    let mut best_of = vec![f64::NEG_INFINITY; cells.len()];
-    for node in nodes.iter() {
-        for (state, weight) in node.states.iter().zip(weighed(node)) {
-            best_of[state.cell] = best_of[state.cell].max(weight);
-        }
-    }
-    let best = best_of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    for node in nodes.iter_mut() {
-        let own = weighed(node);
-        // 'No change' is never dropped: it is asked for until the end. Its best noise may be none of the others'.
-        let own_best = own.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let (bar, keep) = if node.classes.contains(&0) {
-            (own_best - DROP_CELL, own_best)
-        } else {
-            (best - DROP_STATE, f64::INFINITY)
+            let oldest = self.images.iter_mut().min_by_key(|i| i.2)?;
+            (oldest.1, oldest.2) = (image, row);
+            let slot = oldest.0;
+            for node in &mut self.nodes {
+                node.tanks[OFFSET_KIND].renew(base(OFFSET_KIND) + slot, |c| c.kappa, &self.cells.all);
+            }
+            slot
         };
-        let mut own = own.into_iter();
-        node.states.retain(|s| {
-            let weight = own.next().unwrap_or(f64::NEG_INFINITY);
-            weight >= keep
-                || (best_of[s.cell] >= best - DROP_CELL && (weight >= bar || weight >= best - DROP_STATE))
-        });
+        Some(slot)
     }
-    nodes.retain(|n| !n.states.is_empty());
+
+    fn drop_far(&mut self, drop_cell: f64, drop_state: f64) {
+        let factors = factors(&self.nodes);
+        let mut best_of = vec![0.0f64; self.cells.all.len()];
+        for (node, factor) in self.nodes.iter().zip(&factors) {
+            for (cell, weight) in node.filters() {
+                best_of[cell] = best_of[cell].max(factor * weight);
+            }
+        }
+        let best = best_of.iter().copied().fold(0.0, f64::max);
+        let mut left = 0;
+        for (node, factor) in self.nodes.iter_mut().zip(&factors) {
+            // 'No change' is never dropped: it is asked for until the end. Its best noise may be none of the others'.
+            let own = node.filters().map(|f| f.1).fold(0.0, f64::max);
+            let none = node.none;
+            for tank in &mut node.tanks {
+                tank.retain(|cell, weight| {
+                    let all = factor * weight;
+                    let near = best_of[cell] >= drop_cell * best && all >= drop_state * best;
+                    near || (none
+                        && weight >= drop_cell * own
+                        && (weight >= own || best_of[cell] >= drop_cell * best))
+                });
+                left += tank.len();
+            }
+        }
+        if left > MOST_FILTERS && drop_state < 1e-3 {
+            return self.drop_far(drop_cell * 10.0, drop_state * 1e3);
+        }
+        self.bury();
+        if left > MOST_FILTERS {
+            self.keep_heaviest();
+        }
+    }
+
+    /// Takes nodes out that lost all their filters.
+    fn bury(&mut self) {
+        if self.nodes.iter().all(Node::lives) {
+            return;
+        }
+        let mut next = 0;
+        let renamed: Vec<u32> = self
+            .nodes
+            .iter()
+            .map(|n| {
+                let name = if n.lives() { next } else { DEAD };
+                next += u32::from(n.lives());
+                name
+            })
+            .collect();
+        self.nodes.retain(Node::lives);
+        for node in self.node_of.iter_mut().filter(|n| **n != DEAD) {
+            *node = renamed[*node as usize];
+        }
+    }
+
+    /// The heaviest nodes only, 'no change' among them: the bound on work holds for any record.
+    fn keep_heaviest(&mut self) {
+        let factors = factors(&self.nodes);
+        let weight = |i: usize| factors[i] * self.nodes[i].filters().map(|f| f.1).fold(0.0, f64::max);
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        order.sort_by(|&a, &b| {
+            let none = |i: usize| self.nodes[i].none;
+            none(b)
+                .cmp(&none(a))
+                .then(weight(b).total_cmp(&weight(a)))
+                .then(a.cmp(&b))
+        });
+        let mut room = MOST_FILTERS;
+        for i in order {
+            let own = self.nodes[i].filters().count();
+            if own <= room {
+                room -= own;
+            } else {
+                room = 0;
+                self.nodes[i]
+                    .tanks
+                    .iter_mut()
+                    .for_each(|t| t.retain(|_, _| false));
+            }
+        }
+        self.bury();
+    }
+}
+
+const TREND_KIND: usize = 1;
+const OFFSET_KIND: usize = 2;
+
+/// Which kind of tank a cell's filters live in.
+pub fn kind(cell: &Cell) -> usize {
+    match cell.drift {
+        Drift::Trend => TREND_KIND,
+        Drift::Walk(_) if cell.kappa > 0.0 => OFFSET_KIND,
+        Drift::Walk(_) => 0,
+    }
+}
+
+/// Entries of the state before the slots.
+fn base(kind: usize) -> usize {
+    if kind == TREND_KIND { 3 } else { 2 }
+}
+
+impl Node {
+    fn filters(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.tanks.iter().flat_map(Tank::filters)
+    }
+
+    fn lives(&self) -> bool {
+        self.tanks.iter().any(|t| t.len() > 0)
+    }
+
+    /// Keeps weights near 1: powers of two, so that nothing is rounded.
+    fn rescale(&mut self) {
+        let most = self.filters().map(|f| f.1).fold(0.0, f64::max);
+        if most > 0.0 && !(1e-20..1e20).contains(&most) {
+            let up = -libm::ilogb(most);
+            self.exponent -= up;
+            let factor = libm::ldexp(1.0, up);
+            self.tanks.iter_mut().for_each(|t| t.scale(factor));
+        }
+    }
+}
+
+/// Prior times scale of each node, relative to the greatest scale.
+fn factors(nodes: &[Node]) -> Vec<f64> {
+    let most = nodes.iter().map(|n| n.exponent).max().unwrap_or(0);
+    let factor = |n: &Node| n.mass * libm::ldexp(1.0, n.exponent.saturating_sub(most));
+    nodes.iter().map(factor).collect()
 }

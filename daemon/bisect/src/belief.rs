@@ -5,92 +5,96 @@
 //! its own. A machine may also show no effect at all (weight [`NULL_MACHINE`]): then it says nothing about the
 //! place.
 
-use crate::bank::{self, Folded, Model, Row, Stands};
-use crate::facts::{Boot, Facts};
+use crate::History;
+use crate::bank::{DEAD, Folded, NO_CHANGE, Prior, Row, Settings};
+use crate::classes::Classes;
+use crate::facts::{Boot, Facts, stage};
+use crate::memo::PriorKey;
 use crate::noise;
 use crate::span::{Base, Span};
 use crate::stats::{median, phi};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Prior probability that the ends do not differ.
-pub const NO_CHANGE: f64 = 0.2;
 /// A merge that changes nothing by itself is rarely the culprit, but may be.
 const MERGE_WEIGHT: f64 = 0.2;
 /// Prior standard deviation of what a branch lacks of `low`, on the scale.
 const FORK_SD: f64 = 0.05;
 const LEVEL_SD: f64 = 0.15;
+/// The prior of the level is centred so many of these from the first boot.
+const LEVEL_STEP: f64 = 0.05;
 /// Least prior standard deviation of delta; a larger gap between the ends widens it.
 const DELTA_SD: f64 = 0.1;
 const NULL_MACHINE: f64 = 0.1;
-
-pub struct Class {
-    /// Places of its candidates, rising; empty for 'no change'.
-    pub members: Vec<u32>,
-    pub probability: f64,
-}
 
 pub struct MachineBelief {
     pub machine: usize,
     pub p_no_change: f64,
     /// Mean and standard deviation of delta, given a change.
     pub delta: (f64, f64),
-    pub folded: Folded,
+    /// Log likelihood of each class, up to a common constant.
+    pub log_likelihood: Vec<f64>,
+    pub folded: Arc<Folded>,
 }
 
 pub struct Belief {
-    /// Class 0 is 'no change'.
-    pub classes: Vec<Class>,
+    pub classes: Arc<Classes>,
+    /// Of each class; class 0 is 'no change'.
+    pub probability: Vec<f64>,
     pub machines: Vec<MachineBelief>,
     /// Measured kernels on the span: place and which classes they contain.
     pub columns: Vec<(u32, Vec<bool>)>,
-    /// Prior weight of each candidate by place (0 elsewhere).
-    pub weight: Vec<f64>,
-    class_of: Vec<u32>,
-    class_weight: Vec<f64>,
+    prior: Arc<Prior>,
+    class_prior: Vec<f64>,
 }
 
 impl Belief {
     pub fn p_no_change(&self) -> f64 {
-        self.classes[0].probability
+        self.probability[0]
     }
 
-    /// Probability that this candidate is the culprit.
-    pub fn of(&self, place: u32) -> f64 {
-        let class = self.class_of[place as usize] as usize;
-        if class == 0 || self.class_weight[class] <= 0.0 {
-            return 0.0;
-        }
-        self.classes[class].probability * self.weight[place as usize] / self.class_weight[class]
+    /// Whether this candidate may be the culprit at all.
+    pub fn possible(&self, place: u32) -> bool {
+        self.prior.of[place as usize] > 0.0
+    }
+
+    /// Candidates of a class that may be the culprit at all.
+    pub fn members(&self, class: usize) -> Vec<u32> {
+        let members = self.classes.members(class).iter().copied();
+        members.filter(|&p| self.possible(p)).collect()
+    }
+
+    pub fn class_prior(&self, class: usize) -> f64 {
+        self.class_prior[class]
     }
 
     /// Probability of each candidate by place, given that there is a change.
     pub fn masses(&self) -> Vec<f64> {
         let change = (1.0 - self.p_no_change()).max(1e-300);
-        (0..self.weight.len())
-            .map(|p| self.of(p as u32) / change)
-            .collect()
+        let mut masses = vec![0.0; self.prior.of.len()];
+        for class in 1..self.classes.len() {
+            if self.class_prior[class] > 0.0 && self.probability[class] > 0.0 {
+                let factor = self.probability[class] / change / self.class_prior[class];
+                for &p in self.classes.members(class) {
+                    masses[p as usize] = factor * self.prior.of[p as usize];
+                }
+            }
+        }
+        masses
     }
 
     /// Probability that a measured kernel contains the culprit, given a change.
     pub fn p_bad(&self, place: u32) -> Option<f64> {
         let (_, contains) = self.columns.iter().find(|c| c.0 == place)?;
-        let bad: f64 = self
-            .classes
-            .iter()
-            .zip(contains)
-            .skip(1)
-            .filter(|c| *c.1)
-            .map(|c| c.0.probability)
-            .sum();
+        let inside = self.probability.iter().zip(contains).skip(1).filter(|c| *c.1);
+        let bad: f64 = inside.map(|c| c.0).sum();
         Some((bad / (1.0 - self.p_no_change()).max(1e-300)).clamp(0.0, 1.0))
     }
 
     pub fn best_class(&self) -> Option<usize> {
         (1..self.classes.len()).max_by(|&a, &b| {
-            self.classes[a]
-                .probability
-                .total_cmp(&self.classes[b].probability)
-                .then_with(|| b.cmp(&a))
+            let p = &self.probability;
+            p[a].total_cmp(&p[b]).then_with(|| b.cmp(&a))
         })
     }
 
@@ -132,45 +136,32 @@ impl MachineBelief {
 /// The belief about `span` from the boots of the machines in `use_machines`.
 pub fn believe(facts: &Facts<'_>, span: &Span, use_machines: &[usize]) -> Belief {
     let columns = columns(facts, span, use_machines);
-    let weight = weights(facts, span);
-    let (class_of, mut members, mut contains) = classes(facts, span, &columns);
-    let mut class_weight: Vec<f64> = vec![0.0; members.len()];
-    for (class, places) in members.iter().enumerate() {
-        class_weight[class] = places.iter().map(|&p| weight[p as usize]).sum();
-    }
-    let total: f64 = class_weight.iter().sum();
-    let prior: Vec<f64> = (0..members.len())
+    let prior = prior(facts, span);
+    let classes = facts.memo.borrow_mut().classes(facts.history, span, &columns);
+    let contains = contains(facts, span, &columns, &classes);
+    let class_prior: Vec<f64> = (0..classes.len())
         .map(|k| match k {
-            // With every candidate excluded nothing else is left.
-            0 if total <= 0.0 => 1.0,
-            0 => NO_CHANGE,
-            _ if total > 0.0 => (1.0 - NO_CHANGE) * class_weight[k] / total,
-            _ => 0.0,
+            0 => prior.none,
+            _ => classes.members(k).iter().map(|&p| prior.of[p as usize]).sum(),
         })
         .collect();
-    for column in &mut contains {
-        column.resize(members.len(), false);
-    }
-    let mut machines = Vec::new();
-    for &machine in use_machines {
-        if let Some(belief) = fold_machine(facts, span, machine, &columns, &contains, &prior) {
-            machines.push(belief);
-        }
-    }
-    let probability = combine(&machines, &prior);
-    let classes = members
-        .drain(..)
-        .zip(probability)
-        .map(|(members, probability)| Class { members, probability });
-    let classes = classes.collect();
-    let columns = columns.into_iter().zip(contains).collect();
+    let scene = Scene {
+        facts,
+        span,
+        columns: &columns,
+        prior: &prior,
+        classes: &classes,
+        class_prior: &class_prior,
+    };
+    let machines: Vec<MachineBelief> = use_machines.iter().filter_map(|&m| scene.fold(m)).collect();
+    let probability = combine(&machines, &class_prior);
     Belief {
-        classes,
+        probability,
         machines,
-        columns,
-        weight,
-        class_of,
-        class_weight,
+        columns: columns.into_iter().zip(contains).collect(),
+        classes,
+        prior,
+        class_prior,
     }
 }
 
@@ -197,38 +188,55 @@ fn stands_on(span: &Span, place: u32) -> bool {
     place == span.low || span.has(place)
 }
 
-/// Prior weights: what the history says, merges little, and nothing for a commit whose kernel is the same
-/// binary as one without it, or that the user's word excludes.
-fn weights(facts: &Facts<'_>, span: &Span) -> Vec<f64> {
-    let history = facts.history;
-    let mut weight = vec![0.0; history.len()];
-    for place in span.candidates.ones() {
-        let said = history
-            .weights()
-            .get(history.id(place as u32))
-            .copied()
-            .unwrap_or(1.0);
-        let merge = history.commits()[place].parents.len() > 1 && !history.first_parent();
-        weight[place] = said.clamp(1e-9, 1e9) * if merge { MERGE_WEIGHT } else { 1.0 };
-    }
+/// Prior of each candidate: what the history says, merges little, and nothing for a commit whose kernel is the
+/// same binary as one without it, or that the user's word excludes.
+fn prior(facts: &Facts<'_>, span: &Span) -> Arc<Prior> {
     let mut by_binary: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for kernel in facts.kernels.iter().filter(|k| k.kernel.is_plain() && k.built) {
         if stands_on(span, kernel.place) {
             by_binary.entry(kernel.binary).or_default().push(kernel.place);
         }
     }
+    let mut twins = Vec::new();
     for places in by_binary.values_mut() {
         places.sort_unstable();
-        for pair in places.windows(2) {
-            let mut between = history.ancestors(pair[0]);
-            between.symmetric_difference_with(&history.ancestors(pair[1]));
-            between.ones().for_each(|p| weight[p] = 0.0);
-        }
+        twins.extend(places.windows(2).map(|pair| (pair[0], pair[1])));
     }
-    for &(place, bad) in &facts.words {
-        if !stands_on(span, place) {
-            continue;
-        }
+    twins.sort_unstable();
+    let words = facts
+        .words
+        .iter()
+        .copied()
+        .filter(|w| stands_on(span, w.0))
+        .collect();
+    let key = PriorKey {
+        span: span.key(),
+        twins,
+        words,
+    };
+    let new = || weigh(facts.history, span, &key);
+    facts.memo.borrow_mut().prior(key.clone(), new)
+}
+
+fn weigh(history: &History, span: &Span, key: &PriorKey) -> Prior {
+    let mut weight = vec![0.0; history.len()];
+    let plain = history.weights().is_empty();
+    for place in span.candidates.ones() {
+        let said = if plain {
+            None
+        } else {
+            history.weights().get(history.id(place as u32))
+        };
+        let merge = history.commits()[place].parents.len() > 1 && !history.first_parent();
+        let said = said.copied().unwrap_or(1.0).clamp(1e-9, 1e9);
+        weight[place] = said * if merge { MERGE_WEIGHT } else { 1.0 };
+    }
+    for &(a, b) in &key.twins {
+        let mut between = history.ancestors(a);
+        between.symmetric_difference_with(&history.ancestors(b));
+        between.ones().for_each(|p| weight[p] = 0.0);
+    }
+    for &(place, bad) in &key.words {
         let above = history.ancestors(place);
         for (p, weight) in weight.iter_mut().enumerate() {
             if above.contains(p) != bad {
@@ -236,147 +244,164 @@ fn weights(facts: &Facts<'_>, span: &Span) -> Vec<f64> {
             }
         }
     }
-    weight
+    let total: f64 = weight.iter().sum();
+    if total > 0.0 {
+        weight.iter_mut().for_each(|w| *w *= (1.0 - NO_CHANGE) / total);
+    }
+    Prior {
+        // With every candidate excluded nothing else is left.
+        none: if total > 0.0 { NO_CHANGE } else { 1.0 },
+        of: weight,
+    }
 }
 
-/// Partition refinement: candidates by which measured kernels contain them.
-fn classes(facts: &Facts<'_>, span: &Span, columns: &[u32]) -> (Vec<u32>, Vec<Vec<u32>>, Vec<Vec<bool>>) {
-    let n = facts.history.len();
-    let mut class_of = vec![0u32; n];
-    let mut count = 2u32;
-    for place in span.candidates.ones() {
-        class_of[place] = 1;
-    }
-    for &column in columns {
+fn contains(facts: &Facts<'_>, span: &Span, columns: &[u32], classes: &Classes) -> Vec<Vec<bool>> {
+    let of = |&column: &u32| -> Vec<bool> {
         if !span.has(column) {
-            continue;
+            return vec![false; classes.len()];
         }
-        let above = facts.history.ancestors(column);
-        let mut renamed: HashMap<(u32, bool), u32> = HashMap::new();
-        count = 1;
-        for place in span.candidates.ones() {
-            let key = (class_of[place], above.contains(place));
-            let next = *renamed.entry(key).or_insert_with(|| {
-                count += 1;
-                count - 1
-            });
-            class_of[place] = next;
-        }
-    }
-    let mut members = vec![Vec::new(); count as usize];
-    for place in span.candidates.ones() {
-        members[class_of[place] as usize].push(place as u32);
-    }
-    let contains = columns
-        .iter()
-        .map(|&column| {
-            let above = facts.history.ancestors(column);
-            let on = span.has(column);
-            members
-                .iter()
-                .map(|m| on && m.first().is_some_and(|&p| above.contains(p as usize)))
-                .collect()
-        })
-        .collect();
-    (class_of, members, contains)
+        let above = facts.ancestors(column);
+        let inside = |k| {
+            classes
+                .members(k)
+                .first()
+                .is_some_and(|&p| above.contains(p as usize))
+        };
+        (0..classes.len()).map(inside).collect()
+    };
+    columns.iter().map(of).collect()
 }
 
-fn fold_machine(
-    facts: &Facts<'_>,
-    span: &Span,
-    machine: usize,
-    columns: &[u32],
-    contains: &[Vec<bool>],
-    prior: &[f64],
-) -> Option<MachineBelief> {
-    let boots: Vec<&Boot> = facts.boots.iter().filter(|b| b.machine == machine).collect();
-    if boots.is_empty() {
-        return None;
+/// What the fold of each machine has in common.
+struct Scene<'a> {
+    facts: &'a Facts<'a>,
+    span: &'a Span,
+    columns: &'a [u32],
+    prior: &'a Arc<Prior>,
+    classes: &'a Classes,
+    class_prior: &'a [f64],
+}
+
+impl Scene<'_> {
+    fn fold(&self, machine: usize) -> Option<MachineBelief> {
+        let rows = self.rows(machine);
+        if rows.is_empty() {
+            return None;
+        }
+        let settings = self.settings(&rows);
+        let mut memo = self.facts.memo.borrow_mut();
+        let bank = memo.bank(
+            self.facts.history,
+            self.span,
+            machine,
+            settings,
+            self.prior,
+            &rows,
+        );
+        let folded = bank.folded();
+        let node = |k: usize| match self.classes.members(k).first() {
+            None => bank.none() as u32,
+            Some(&p) => bank.node_of(p),
+        };
+        let nodes: Vec<u32> = (0..self.classes.len()).map(node).collect();
+        let told = |n: &u32| match *n {
+            DEAD => f64::NEG_INFINITY,
+            n => folded.log_likelihood[n as usize],
+        };
+        let moments = |n: &u32| match *n {
+            DEAD => (0.0, 0.0),
+            n => folded.delta[n as usize],
+        };
+        let log_likelihood: Vec<f64> = nodes.iter().map(told).collect();
+        let deltas: Vec<(f64, f64)> = nodes.iter().map(moments).collect();
+        let (p_no_change, delta) = summary(&log_likelihood, &deltas, self.class_prior);
+        Some(MachineBelief {
+            machine,
+            p_no_change,
+            delta,
+            log_likelihood,
+            folded,
+        })
     }
-    let mut forks: BTreeMap<Base, usize> = BTreeMap::new();
-    let summaries = &facts.summaries;
-    let column_of: HashMap<u32, usize> = columns.iter().copied().zip(0..).collect();
-    // A fork point below `low` stands on the span too: it contains no candidate and carries its own offset.
-    let mut extra_contains = contains.to_vec();
-    extra_contains.push(vec![false; prior.len()]);
-    let nothing = columns.len();
-    let used_forks: Vec<Base> = columns
-        .iter()
-        .map(|&c| span.base(c))
-        .filter(|b| matches!(b, Base::Fork(_) | Base::Outside))
-        .collect();
-    let rows: Vec<Row> = boots
-        .iter()
-        .map(|boot| {
+
+    /// The boots of one machine that stand on the span: kernels measured on it, and fork points that they need.
+    fn rows(&self, machine: usize) -> Vec<Row> {
+        let (facts, span) = (self.facts, self.span);
+        let forked = |b: &Base| matches!(b, Base::Fork(_) | Base::Outside);
+        let used: Vec<Base> = self
+            .columns
+            .iter()
+            .map(|&c| span.base(c))
+            .filter(forked)
+            .collect();
+        let (mut images, mut forks): (Vec<usize>, Vec<Base>) = (Vec::new(), Vec::new());
+        let mut row = |boot: &Boot| {
             let kernel = &facts.kernels[boot.kernel];
             let base = span.base(kernel.place);
-            let column = column_of
-                .get(&kernel.place)
-                .copied()
-                .filter(|_| kernel.kernel.is_plain());
-            let is_fork = kernel.kernel.is_plain() && column.is_none() && used_forks.contains(&base);
-            let stands = match column.or(is_fork.then_some(nothing)) {
-                None => Stands::Off,
-                Some(_) if base == Base::Outside && column.is_none() => Stands::Off,
-                Some(column) => {
-                    let count = forks.len();
-                    let fork = (base != Base::Low).then(|| *forks.entry(base).or_insert(count));
-                    Stands::On { column, fork }
-                }
-            };
-            let variance_factor = variance_factor(boot.counted, summaries.sigma_within, summaries.sigma_boot);
-            Row {
-                y: boot.y,
-                hours: boot.at_s / 3600.0,
-                variance_factor,
-                image: kernel.binary,
-                stands,
+            let column = self.columns.contains(&kernel.place);
+            let fork_point = base != Base::Outside && used.contains(&base);
+            if !kernel.kernel.is_plain() || !(column || fork_point) {
+                return None;
             }
-        })
-        .collect();
-    let at = |place: u32| -> Vec<f64> {
-        facts
-            .boots_on(place, machine)
-            .iter()
-            .map(|&b| facts.boots[b].y)
-            .collect()
-    };
-    let (low, high) = (at(span.low), at(span.high));
-    let all: Vec<f64> = rows.iter().map(|r| r.y).collect();
-    let level_mean = if low.is_empty() {
-        median(&all)
-    } else {
-        median(&low)
-    };
-    let gap = if low.is_empty() || high.is_empty() {
-        0.0
-    } else {
-        (median(&high) - median(&low)).abs()
-    };
-    let range = all.iter().map(|y| (y - level_mean).abs()).fold(0.0, f64::max);
-    let shapes = noise::shapes(range);
-    let model = Model {
-        shapes: &shapes,
-        cells: noise::cells(
-            0.85 * summaries.sigma_within / libm::sqrt(3.0),
-            &shapes,
-            !span.is_pair(),
-        ),
-        level_mean,
-        level_sd: LEVEL_SD.max(range),
-        delta_sd: DELTA_SD.max(gap),
-        fork_sd: FORK_SD,
-        contains: &extra_contains,
-        class_prior: prior,
-    };
-    let folded = bank::fold(&rows, &model);
-    let (p_no_change, delta) = summary(&folded, prior);
-    Some(MachineBelief {
-        machine,
-        p_no_change,
-        delta,
-        folded,
-    })
+            let summaries = &facts.summaries;
+            Some(Row {
+                y: boot.y.clamp(-1e9, 1e9),
+                hours: boot.at_s / 3600.0,
+                variance_factor: variance_factor(boot.counted, summaries.sigma_within, summaries.sigma_boot),
+                image: number(&mut images, kernel.binary),
+                column: kernel.place,
+                fork: (base != Base::Low).then(|| number(&mut forks, base)),
+            })
+        };
+        let boots = facts.boots.iter().filter(|b| b.machine == machine);
+        boots.filter_map(&mut row).collect()
+    }
+
+    /// Assumptions before the first boot, from the first boots: in coarse steps, so that they seldom change.
+    fn settings(&self, rows: &[Row]) -> Settings {
+        let first = &rows[..stage(rows.len())];
+        let at =
+            |place: u32| -> Vec<f64> { first.iter().filter(|r| r.column == place).map(|r| r.y).collect() };
+        let (low, high) = (at(self.span.low), at(self.span.high));
+        let all: Vec<f64> = first.iter().map(|r| r.y).collect();
+        let level = median(if low.is_empty() { &all } else { &low });
+        // In steps from the first boot, so that the scale's origin (the metric's unit) does not matter.
+        let origin = first[0].y;
+        let level_mean = origin + libm::round((level - origin) / LEVEL_STEP) * LEVEL_STEP;
+        let gap = if low.is_empty() || high.is_empty() {
+            0.0
+        } else {
+            (median(&high) - median(&low)).abs()
+        };
+        let range = all.iter().map(|y| (y - level_mean).abs()).fold(0.0, f64::max);
+        Settings {
+            level_mean,
+            level_sd: doubled(LEVEL_SD, range),
+            delta_sd: doubled(DELTA_SD, gap),
+            fork_sd: FORK_SD,
+            outlier_sd: doubled(noise::OUTLIER_SD, range),
+            least_s: noise::least(0.85 * self.facts.summaries.sigma_within / libm::sqrt(3.0)),
+            offsets: !self.span.is_pair(),
+        }
+    }
+}
+
+/// `from`, doubled until it reaches `to`.
+fn doubled(from: f64, to: f64) -> f64 {
+    let mut value = from;
+    while value < to {
+        value *= 2.0;
+    }
+    value
+}
+
+/// The number of `what` among those seen, by first appearance.
+fn number<T: PartialEq>(seen: &mut Vec<T>, what: T) -> u32 {
+    let at = seen.iter().position(|s| *s == what).unwrap_or_else(|| {
+        seen.push(what);
+        seen.len() - 1
+    });
+    at as u32
 }
 
 /// Variance of a boot of `runs` runs relative to one of three: `(tau^2 + sigma^2/r) / (tau^2 + sigma^2/3)`.
@@ -393,8 +418,8 @@ pub fn variance_factor(runs: u32, sigma_within: f64, sigma_boot: Option<f64>) ->
 }
 
 /// `P(no change)`, and the moments of delta given a change.
-fn summary(folded: &Folded, prior: &[f64]) -> (f64, (f64, f64)) {
-    let weights = normalised(&folded.log_likelihood, prior);
+fn summary(log_likelihood: &[f64], deltas: &[(f64, f64)], prior: &[f64]) -> (f64, (f64, f64)) {
+    let weights = normalised(log_likelihood, prior);
     let change: f64 = weights.iter().skip(1).sum();
     let mixed = |moments: &[(f64, f64)]| {
         if change <= 0.0 {
@@ -416,7 +441,7 @@ fn summary(folded: &Folded, prior: &[f64]) -> (f64, (f64, f64)) {
             / change;
         (mean, libm::sqrt((second - mean * mean).max(0.0)))
     };
-    (weights[0], mixed(&folded.delta))
+    (weights[0], mixed(deltas))
 }
 
 fn normalised(log_likelihood: &[f64], prior: &[f64]) -> Vec<f64> {
@@ -444,7 +469,7 @@ fn combine(machines: &[MachineBelief], prior: &[f64]) -> Vec<f64> {
     let mut joint = vec![0.0; prior.len()];
     let several = machines.len() > 1;
     for machine in machines {
-        let own = &machine.folded.log_likelihood;
+        let own = &machine.log_likelihood;
         let null = own[0];
         for (k, sum) in joint.iter_mut().enumerate() {
             *sum += match (k, several) {

@@ -6,11 +6,14 @@ use crate::belief::{Belief, believe};
 use crate::disagree::{disagree, search_each};
 use crate::ends::{Ends, Look, look, next_end};
 use crate::facts::{CONFIRM, Facts};
+use crate::memo::Memo;
 use crate::plan::{Plan, Step};
 use crate::search::{Ask, Found, Searcher, Want, want};
 use crate::select::Chooser;
 use crate::span::{Base, Span};
 use crate::{Conclusion, History, Job, Kernel, Record, Status, report};
+use std::cell::RefCell;
+use std::sync::Arc;
 
 /// Runs in a boot of the ends, warm-up not counted: three tell runs and boots apart.
 const END_RUNS: u32 = 3;
@@ -19,21 +22,43 @@ const MOST_REPLICATES: u32 = CONFIRM;
 /// Without a limit of the user's, an end there must be.
 const MOST_BOOTS: u32 = 1000;
 
-/// What to do next. Total and deterministic: the same history and record give the same plan, whatever the
-/// order of the record's rows.
-pub fn plan(history: &History, record: &Record) -> Plan {
-    let facts = Facts::new(history, record);
-    let (Some(good), Some(bad)) = (history.place(history.good()), history.place(history.bad())) else {
-        return Mind::new(&facts, 0, 0).conclude(
-            report::blank(Status::InfraFailed),
-            "the ends are not in the history",
-        );
-    };
-    let mut mind = Mind::new(&facts, good, bad);
-    match mind.decide() {
-        Ok((conclusion, reason)) => mind.conclude(conclusion, &reason),
-        Err(ask) => mind.go_on(ask),
+/// Plans, and remembers what it worked out: the next plan of the same bisection costs the new boots only.
+#[derive(Default)]
+pub struct Planner {
+    memo: RefCell<Memo>,
+}
+
+impl Planner {
+    pub fn new() -> Planner {
+        Planner::default()
     }
+
+    /// What to do next. Total and deterministic: the same history and record give the same plan, bit for bit,
+    /// whatever this planner saw before and whatever the order of the record's rows.
+    pub fn plan(&mut self, history: &History, record: &Record) -> Plan {
+        let facts = Facts::new(history, record, &self.memo);
+        let (Some(good), Some(bad)) = (history.place(history.good()), history.place(history.bad())) else {
+            return Mind::new(&facts, 0, 0).conclude(
+                report::blank(Status::InfraFailed),
+                "the ends are not in the history",
+            );
+        };
+        let mut mind = Mind::new(&facts, good, bad);
+        match mind.decide() {
+            Ok((conclusion, reason)) => mind.conclude(conclusion, &reason),
+            Err(ask) => mind.go_on(ask),
+        }
+    }
+
+    /// Filter updates so far: the work done, in the unit of [`MOST_UPDATES_A_BOOT`].
+    pub fn updates(&self) -> u64 {
+        self.memo.borrow().updates
+    }
+}
+
+/// What to do next, from nothing but the record.
+pub fn plan(history: &History, record: &Record) -> Plan {
+    Planner::new().plan(history, record)
 }
 
 struct Mind<'a> {
@@ -41,7 +66,7 @@ struct Mind<'a> {
     good: u32,
     bad: u32,
     looks: Vec<Look>,
-    active: Option<(Span, Belief)>,
+    active: Option<(Arc<Span>, Belief)>,
     rate: Option<(f64, f64)>,
 }
 
@@ -243,7 +268,7 @@ impl<'a> Mind<'a> {
 
     /// The latest common ancestor, where good is no ancestor of bad.
     fn merge_base(&self) -> Option<u32> {
-        match Span::new(self.facts.history, self.good, self.bad).base(self.bad) {
+        match self.facts.span(self.good, self.bad).base(self.bad) {
             Base::Fork(base) if self.facts.skip_at(base).is_none() => Some(base),
             Base::Fork(_) | Base::Low | Base::Outside => None,
         }
@@ -342,7 +367,7 @@ impl<'a> Mind<'a> {
         if losses.len() < 2 {
             return None;
         }
-        let span = Span::new(self.facts.history, low, self.bad);
+        let span = self.facts.span(low, self.bad);
         let machines: Vec<usize> = losses.iter().map(|l| l.machine).collect();
         let belief = believe(self.facts, &span, &machines);
         if !disagree(&belief) {

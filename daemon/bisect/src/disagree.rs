@@ -15,12 +15,8 @@ pub fn disagree(belief: &Belief) -> bool {
     if belief.machines.len() < 2 {
         return false;
     }
-    let weights: Vec<f64> = belief
-        .classes
-        .iter()
-        .map(|c| c.members.iter().map(|&p| belief.weight[p as usize]).sum())
-        .collect();
-    let total: f64 = weights.iter().sum();
+    let weights: Vec<f64> = (0..belief.classes.len()).map(|k| belief.class_prior(k)).collect();
+    let total: f64 = weights.iter().skip(1).sum();
     let evidence = |log_likelihood: &dyn Fn(usize) -> f64| {
         let terms: Vec<f64> = (1..weights.len())
             .filter(|&k| weights[k] > 0.0)
@@ -29,7 +25,7 @@ pub fn disagree(belief: &Belief) -> bool {
         let best = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         best + libm::log(terms.iter().map(|t| libm::exp(t - best)).sum::<f64>())
     };
-    let own = |m: usize, k: usize| belief.machines[m].folded.log_likelihood[k];
+    let own = |m: usize, k: usize| belief.machines[m].log_likelihood[k];
     let together = evidence(&|k| (0..belief.machines.len()).map(|m| own(m, k).max(-1e6)).sum());
     let apart: f64 = (0..belief.machines.len()).map(|m| evidence(&|k| own(m, k))).sum();
     apart - together > APART

@@ -6,7 +6,6 @@
 
 use crate::belief::{MachineBelief, believe};
 use crate::facts::Facts;
-use crate::span::Span;
 
 pub const POWER: f64 = 3.86;
 /// Boots a side after which the ends are left undecided.
@@ -60,7 +59,7 @@ impl Look {
 
 /// Looks at `low` against `high` on one machine.
 pub fn look(facts: &Facts<'_>, low: u32, high: u32, machine: usize, searching: bool) -> Look {
-    let span = Span::pair(facts.history, low, high);
+    let span = facts.pair(low, high);
     let mut belief = believe(facts, &span, &[machine]);
     let boots = facts
         .boots_on(low, machine)

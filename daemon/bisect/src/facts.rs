@@ -1,10 +1,15 @@
 //! The record put in order: kernels with their boots, failures and pending jobs, sorted so that the order of
 //! the record's rows cannot matter. Same binaries are found here. What this file must *not* know: suspects.
 
+use crate::memo::Memo;
 use crate::scale::Scale;
+use crate::span::Span;
 use crate::summary::{self, Summaries};
 use crate::{History, Kernel, MachineId, Outcome, OverrideVerdict, Record, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use fixedbitset::FixedBitSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Confirmation boots carry replicate numbers from here on: so the record itself says which boots were asked
 /// for to size the effect, their number fixed beforehand as `replicate / CONFIRM`, and which ones chose.
@@ -89,13 +94,27 @@ pub struct Lab {
     pub given_up: bool,
 }
 
+/// How many of `n` boots the assumptions before the fold are made from: seldom another number, so that what was
+/// folded stays folded.
+pub fn stage(n: usize) -> usize {
+    const STAGES: [usize; 7] = [1, 2, 4, 6, 8, 12, 16];
+    let last = STAGES.iter().copied().rfind(|s| *s <= n).unwrap_or(0);
+    let mut stage = last;
+    while last == 16 && stage * 2 <= n {
+        stage *= 2;
+    }
+    stage
+}
+
 pub struct Facts<'a> {
     pub history: &'a History,
     pub record: &'a Record,
+    pub memo: &'a RefCell<Memo>,
     pub scale: Scale,
     pub machines: Vec<Lab>,
     pub kernels: Vec<Tried>,
     pub by_kernel: BTreeMap<Kernel, usize>,
+    plain_at: HashMap<u32, usize>,
     /// By time, then identity.
     pub boots: Vec<Boot>,
     pub summaries: Summaries,
@@ -108,7 +127,8 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    pub fn new(history: &'a History, record: &'a Record) -> Facts<'a> {
+    pub fn new(history: &'a History, record: &'a Record, memo: &'a RefCell<Memo>) -> Facts<'a> {
+        memo.borrow_mut().turn_to(history);
         let scale = Scale::of(&record.policy);
         let mut machines: BTreeMap<&MachineId, (bool, bool)> = BTreeMap::new();
         for m in &record.machines {
@@ -133,10 +153,12 @@ impl<'a> Facts<'a> {
         let mut facts = Facts {
             history,
             record,
+            memo,
             scale,
             machines: labs,
             kernels: Vec::new(),
             by_kernel: BTreeMap::new(),
+            plain_at: HashMap::new(),
             boots: Vec::new(),
             summaries: Summaries::default(),
             pending: Vec::new(),
@@ -189,6 +211,9 @@ impl<'a> Facts<'a> {
             let digest = digests.get(&kernel);
             let binary = digest.map_or(number, |d| *binaries.entry(d).or_insert(number));
             self.by_kernel.insert(kernel.clone(), number);
+            if kernel.is_plain() {
+                self.plain_at.insert(place, number);
+            }
             self.kernels.push(Tried {
                 skip_override: kernel.is_plain() && skips.contains(&kernel.commit),
                 built: digest.is_some(),
@@ -265,11 +290,21 @@ impl<'a> Facts<'a> {
         }
     }
 
+    pub fn ancestors(&self, place: u32) -> Arc<FixedBitSet> {
+        self.memo.borrow_mut().ancestors(self.history, place)
+    }
+
+    pub fn span(&self, low: u32, high: u32) -> Arc<Span> {
+        self.memo.borrow_mut().span(self.history, low, high)
+    }
+
+    pub fn pair(&self, low: u32, high: u32) -> Arc<Span> {
+        self.memo.borrow_mut().pair(self.history, low, high)
+    }
+
     /// Where a plain kernel of this commit is listed, if it was ever tried.
     pub fn plain(&self, place: u32) -> Option<usize> {
-        self.by_kernel
-            .get(&Kernel::plain(self.history.id(place).clone()))
-            .copied()
+        self.plain_at.get(&place).copied()
     }
 
     /// Boots of this kernel and of every kernel with the same binary.

@@ -9,6 +9,7 @@ use fixedbitset::FixedBitSet;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
@@ -67,6 +68,7 @@ pub struct History {
     children_start: Vec<u32>,
     children: Vec<u32>,
     candidates: usize,
+    fingerprint: u64,
 }
 
 impl History {
@@ -137,11 +139,21 @@ impl History {
             children_start,
             children,
             candidates: 0,
+            fingerprint: 0,
         };
         // Along first parents the fast-forwarded side of good may hold the chain's end: any ancestor of good ends it.
         let mut left = history.ancestors(b);
         left.difference_with(&from_good);
         history.candidates = left.count_ones(..);
+        let mut hasher = DefaultHasher::new();
+        for commit in &history.commits {
+            (&commit.id, &commit.parents).hash(&mut hasher);
+        }
+        (&history.parent_start, &history.parent).hash(&mut hasher);
+        for (id, weight) in &history.weights {
+            (id, weight.to_bits()).hash(&mut hasher);
+        }
+        history.fingerprint = hasher.finish();
         Ok(history)
     }
 
@@ -151,6 +163,11 @@ impl History {
 
     pub fn bad(&self) -> &CommitId {
         &self.bad
+    }
+
+    /// Tells histories apart within one process, for what is remembered about them.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// Parents before children.

@@ -9,6 +9,7 @@
 pub mod assign;
 mod bank;
 mod belief;
+mod classes;
 pub mod commit;
 pub mod conclusion;
 mod confirm;
@@ -20,6 +21,7 @@ pub mod history;
 pub mod job;
 pub mod kernel;
 mod mass;
+mod memo;
 mod noise;
 pub mod observation;
 mod pivot;
@@ -34,9 +36,10 @@ mod span;
 mod stats;
 mod summary;
 
+pub use bank::MOST_FILTERS;
 pub use commit::{CommitId, MachineId};
 pub use conclusion::{Check, CheckResult, Checked, Conclusion, Status};
-pub use decide::plan;
+pub use decide::{Planner, plan};
 pub use history::{Commit, History, HistoryError};
 pub use job::Job;
 pub use kernel::Kernel;

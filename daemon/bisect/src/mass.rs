@@ -9,34 +9,29 @@ use crate::History;
 use crate::span::Span;
 
 /// Merges x commits above which masses are sampled first.
-const EXACT_WORK: usize = 4_000_000;
+const EXACT_WORK: usize = 200_000;
 const WORDS: usize = 4;
 
 pub fn masses(history: &History, span: &Span, weight: &[f64]) -> Vec<f64> {
-    let merges = span
-        .candidates
-        .ones()
-        .filter(|&p| history.parents(p as u32).len() > 1)
-        .count();
-    if merges.saturating_mul(history.len()) <= EXACT_WORK {
-        exact(history, span, weight)
-    } else {
+    if sampled_for(history, span) {
         sampled(history, span, weight)
+    } else {
+        exact(history, span, weight)
     }
+}
+
+/// Whether masses are estimated on this span.
+pub fn sampled_for(history: &History, span: &Span) -> bool {
+    span.merges.saturating_mul(history.len()) > EXACT_WORK
 }
 
 pub fn exact(history: &History, span: &Span, weight: &[f64]) -> Vec<f64> {
     let mut mass = vec![0.0; history.len()];
     for place in span.candidates.ones() {
-        let inside: Vec<u32> = history
-            .parents(place as u32)
-            .iter()
-            .copied()
-            .filter(|&p| span.has(p))
-            .collect();
-        mass[place] = match inside.as_slice() {
-            [] => weight[place],
-            [parent] => mass[*parent as usize] + weight[place],
+        let mut inside = history.parents(place as u32).iter().filter(|&&p| span.has(p));
+        mass[place] = match (inside.next(), inside.next()) {
+            (None, _) => weight[place],
+            (Some(&parent), None) => mass[parent as usize] + weight[place],
             _ => one(history, span, weight, place as u32),
         };
     }
@@ -74,4 +69,22 @@ fn sampled(history: &History, span: &Span, weight: &[f64]) -> Vec<f64> {
     }
     let share = |b: &[u64; WORDS]| b.iter().map(|w| w.count_ones()).sum::<u32>() as f64 / samples as f64;
     bits.iter().map(|b| total * share(b)).collect()
+}
+
+/// How many of `members` each kernel contains: exact, 64 at a time.
+pub fn counts(history: &History, span: &Span, members: &[u32]) -> Vec<u32> {
+    let mut counts = vec![0; history.len()];
+    let mut bits = vec![0u64; history.len()];
+    for chunk in members.chunks(64) {
+        bits.fill(0);
+        for (i, &p) in chunk.iter().enumerate() {
+            bits[p as usize] |= 1 << i;
+        }
+        for place in span.candidates.ones() {
+            let above = history.parents(place as u32).iter().map(|&p| bits[p as usize]);
+            bits[place] |= above.fold(0, |all, own| all | own);
+            counts[place] += bits[place].count_ones();
+        }
+    }
+    counts
 }

@@ -7,6 +7,8 @@
 //! `q s^2` an hour, or a linear trend. The floor of `s` is also what keeps noise-free data (an emulator that
 //! counts instructions) away from a division by zero.
 
+use crate::bank;
+
 /// One component of a boot's distribution: weight, offset in `s`, extra variance (absolute).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Part {
@@ -29,7 +31,15 @@ pub struct Cell {
     pub shape: usize,
     pub drift: Drift,
     pub kappa: f64,
-    pub log_prior: f64,
+    pub prior: f64,
+}
+
+/// The whole grid for one machine.
+pub struct Cells {
+    pub all: Vec<Cell>,
+    pub shapes: Vec<(Vec<Part>, f64)>,
+    /// Numbers of the cells whose filters have the same unknowns: see [`crate::bank::kind`].
+    pub by_kind: [Vec<u16>; 3],
 }
 
 /// Standard deviation of the trend's prior, an hour.
@@ -48,11 +58,11 @@ const DRIFTS: [(Drift, f64); 5] = [
 const KAPPAS: [(f64, f64); 4] = [(0.0, 0.5), (0.002, 0.2), (0.006, 0.2), (0.018, 0.1)];
 const MODE_SHARES: [f64; 3] = [0.2, 0.5, 0.8];
 const MODE_OFFSETS: [f64; 3] = [4.0, 7.0, 12.0];
-const OUTLIER_SD: f64 = 0.7;
+/// Standard deviation of an outlier, at least.
+pub const OUTLIER_SD: f64 = 0.7;
 
 /// Shapes 0 and 1 have one mode, the rest two.
-pub fn shapes(spread: f64) -> Vec<(Vec<Part>, f64)> {
-    let sd = OUTLIER_SD.max(spread);
+fn shapes(sd: f64) -> Vec<(Vec<Part>, f64)> {
     let outlier = |weight| Part {
         weight,
         offset: 0.0,
@@ -80,35 +90,44 @@ pub fn shapes(spread: f64) -> Vec<(Vec<Part>, f64)> {
     all
 }
 
-/// All cells for a machine; `floor` is the least `s` that the runs within boots allow (`sigma_within / sqrt r`).
-/// Without `offsets` the two images are compared as they are, whatever made them differ.
-pub fn cells(floor: f64, shapes: &[(Vec<Part>, f64)], offsets: bool) -> Vec<Cell> {
-    let mut all = Vec::new();
-    let sizes: Vec<f64> = (0..S_POINTS)
-        .map(|i| S_LEAST * libm::pow(S_RATIO, f64::from(i)))
-        .collect();
-    let least = sizes
-        .iter()
-        .copied()
-        .filter(|s| *s <= floor.max(S_LEAST))
-        .fold(S_LEAST, f64::max);
-    for &s in sizes.iter().filter(|s| **s >= least) {
-        for (shape, (parts, weight)) in shapes.iter().enumerate() {
-            for (drift, drift_weight) in DRIFTS {
+fn sizes() -> impl Iterator<Item = f64> {
+    (0..S_POINTS).map(|i| S_LEAST * libm::pow(S_RATIO, f64::from(i)))
+}
+
+/// The largest size of the grid that is not above `floor`, the least that the runs within boots allow.
+pub fn least(floor: f64) -> f64 {
+    sizes().filter(|s| *s <= floor).fold(S_LEAST, f64::max)
+}
+
+impl Cells {
+    /// From the size `least` on; `outlier_sd` is how far outliers reach. Without `offsets` two images are compared as they are, whatever made them differ.
+    pub fn new(least: f64, outlier_sd: f64, offsets: bool) -> Cells {
+        let shapes = shapes(outlier_sd);
+        let mut all = Vec::new();
+        for s in sizes().filter(|s| *s >= least) {
+            for (shape, (parts, weight)) in shapes.iter().enumerate() {
                 for (kappa, kappa_weight) in kappas(s, parts.len() > 2 || !offsets) {
-                    let log_prior = libm::log(weight * drift_weight * kappa_weight);
-                    all.push(Cell {
-                        s,
-                        shape,
-                        drift,
-                        kappa,
-                        log_prior,
-                    });
+                    // A trend beside offsets of images would be told from them only by very many boots.
+                    for (drift, drift_weight) in DRIFTS {
+                        if drift != Drift::Trend || kappa <= 0.0 {
+                            all.push(Cell {
+                                s,
+                                shape,
+                                drift,
+                                kappa,
+                                prior: weight * drift_weight * kappa_weight,
+                            });
+                        }
+                    }
                 }
             }
         }
+        let mut by_kind = [const { Vec::new() }; 3];
+        for (cell, number) in all.iter().zip(0u16..) {
+            by_kind[bank::kind(cell)].push(number);
+        }
+        Cells { all, shapes, by_kind }
     }
-    all
 }
 
 /// Offsets that can't be told from none beside so much boot noise are counted as none; two modes come without.

@@ -16,17 +16,29 @@ const DECIDED: f64 = 0.98;
 
 /// The most probable suspects, and how many are left at all.
 pub fn suspects(facts: &Facts<'_>, belief: &Belief) -> (Vec<Suspect>, u32) {
-    let all = (0..facts.history.len() as u32)
-        .map(|p| (belief.of(p), p))
-        .filter(|s| s.0 > 0.0);
-    let mut all: Vec<(f64, u32)> = all.collect();
-    all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let left = all.iter().filter(|s| s.0 > LEFT).count() as u32;
-    let suspect = |&(probability, place): &(f64, u32)| Suspect {
+    let change = 1.0 - belief.p_no_change();
+    let mut left = 0;
+    // Best first, equal ones by place: the last is the bar that a later one must pass.
+    let mut best: Vec<(f64, u32)> = Vec::with_capacity(SHOWN + 1);
+    for (place, mass) in (0..).zip(belief.masses()) {
+        let probability = mass * change;
+        left += u32::from(probability > LEFT);
+        let bar = if best.len() < SHOWN {
+            0.0
+        } else {
+            best[SHOWN - 1].0
+        };
+        if probability > bar {
+            let at = best.partition_point(|b| b.0 >= probability);
+            best.insert(at, (probability, place));
+            best.truncate(SHOWN);
+        }
+    }
+    let suspect = |(probability, place): (f64, u32)| Suspect {
         commit: facts.history.id(place).clone(),
         probability,
     };
-    (all.iter().take(SHOWN).map(suspect).collect(), left)
+    (best.into_iter().map(suspect).collect(), left)
 }
 
 pub fn verdicts(facts: &Facts<'_>, belief: Option<&Belief>, ends_differ: bool) -> Vec<VerdictLine> {
@@ -193,10 +205,8 @@ pub fn remaining(facts: &Facts<'_>, belief: Option<&Belief>, rate: Option<(f64, 
     let bits = belief.map_or_else(
         || libm::log2(facts.history.candidates().max(1) as f64),
         |b| {
-            b.classes
-                .iter()
-                .skip(1)
-                .map(|c| class_bits(c.probability, c.members.len()))
+            (1..b.classes.len())
+                .map(|k| class_bits(b.probability[k], b.classes.members(k).len()))
                 .sum::<f64>()
         },
     );

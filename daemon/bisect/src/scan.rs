@@ -20,7 +20,7 @@ pub enum Scanned {
 
 pub fn scan(searcher: &Searcher<'_>, from: u32, to: u32) -> Scanned {
     let facts = searcher.facts;
-    let span = Span::new(facts.history, from, to);
+    let span = facts.span(from, to);
     let usable = facts.usable();
     let machines: Vec<usize> = searcher
         .ready()

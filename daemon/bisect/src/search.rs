@@ -7,12 +7,13 @@ use crate::belief::{Belief, MachineBelief, believe};
 use crate::confirm;
 use crate::ends::{Look, MOST_BOOTS, next_end};
 use crate::facts::Facts;
+use crate::mass;
 use crate::pivot::{self, Pivot};
 use crate::scan::{Scanned, scan};
 use crate::select::Chooser;
 use crate::span::{Base, Span};
 use crate::{Kernel, LookFor};
-use fixedbitset::FixedBitSet;
+use std::sync::Arc;
 
 /// One boot that is wanted.
 #[derive(Clone, Debug)]
@@ -59,7 +60,7 @@ pub struct Searcher<'a> {
     /// Machines whose ends show the loss.
     pub looks: &'a [Look],
     /// The belief about the span that is searched now.
-    pub active: Option<(Span, Belief)>,
+    pub active: Option<(Arc<Span>, Belief)>,
 }
 
 const DEPTH: u32 = 6;
@@ -81,7 +82,7 @@ impl<'a> Searcher<'a> {
     /// Finds the change between `low` and `high`; `size_it`: with confirmation boots.
     pub fn search(&mut self, low: u32, high: u32, size_it: bool, depth: u32) -> Result<Vec<Found>, Ask> {
         let facts = self.facts;
-        let span = Span::new(facts.history, low, high);
+        let span = facts.span(low, high);
         let belief = believe(facts, &span, &self.ready());
         if depth < DEPTH {
             match pivot::find(self, &span, &belief) {
@@ -101,8 +102,8 @@ impl<'a> Searcher<'a> {
         }
         let confidence = facts.record.policy.confidence;
         let best = belief.best_class();
-        let last = best
-            .filter(|&k| belief.classes[k].probability >= confidence && is_final(facts, &span, &belief, k));
+        let last =
+            best.filter(|&k| belief.probability[k] >= confidence && is_final(facts, &span, &belief, k));
         let result = match last {
             Some(class) => self.settle(&span, &belief, class, size_it),
             None => self.ask(&span, &belief),
@@ -154,7 +155,7 @@ impl<'a> Searcher<'a> {
                 (culprit != change.high).then_some((culprit, change.high)),
             ];
             for (from, to) in rests.into_iter().flatten() {
-                if Span::new(self.facts.history, from, to).candidates.is_clear() {
+                if self.facts.span(from, to).candidates.is_clear() {
                     continue;
                 }
                 if pivot::gap(self, from, to).is_some_and(|g| g.clear(self.facts.scale.least)) {
@@ -178,17 +179,12 @@ impl<'a> Searcher<'a> {
     }
 
     fn settle(&self, span: &Span, belief: &Belief, class: usize, size_it: bool) -> Result<Vec<Found>, Ask> {
-        let members: Vec<u32> = belief.classes[class]
-            .members
-            .iter()
-            .copied()
-            .filter(|&p| belief.weight[p as usize] > 0.0)
-            .collect();
+        let members = belief.members(class);
         let effect = match members[..] {
             [culprit] if size_it => confirm::confirm(self, belief, culprit)?,
             _ => confirm::from_belief(self, belief),
         };
-        let probability = belief.classes[class].probability;
+        let probability = belief.probability[class];
         Ok(vec![Found::Change(Change {
             members,
             probability,
@@ -267,7 +263,7 @@ impl<'a> Searcher<'a> {
     /// the confidence asked for.
     fn doubted(&self, span: &Span, belief: &Belief, on: &MachineBelief) -> Option<u32> {
         let facts = self.facts;
-        let located = belief.best_class().map_or(0.0, |k| belief.classes[k].probability);
+        let located = belief.best_class().map_or(0.0, |k| belief.probability[k]);
         let confidence = facts.record.policy.confidence;
         let end = next_end(facts, span.low, span.high, on.machine);
         let more = facts.boots_on(end, on.machine).len() < MOST_BOOTS && facts.skip_at(end).is_none();
@@ -346,41 +342,24 @@ fn unmeasured_fork(facts: &Facts<'_>, span: &Span, place: u32, machine: usize) -
 
 /// No testable kernel splits this class any more.
 fn is_final(facts: &Facts<'_>, span: &Span, belief: &Belief, class: usize) -> bool {
-    let members: Vec<u32> = belief.classes[class]
-        .members
-        .iter()
-        .copied()
-        .filter(|&p| belief.weight[p as usize] > 0.0)
-        .collect();
+    let members = belief.members(class);
     if members.len() <= 1 {
         return true;
     }
-    let mut set = FixedBitSet::with_capacity(facts.history.len());
-    members.iter().for_each(|&p| set.insert(p as usize));
-    // Any kernel that splits the class contains a member; the latest member it contains splits it just so or finer.
-    let splits = |place: u32| {
-        if facts.skip_at(place).is_some() || belief.columns.iter().any(|c| c.0 == place) {
-            return false;
-        }
-        let inside = facts
-            .history
-            .ancestors(place)
-            .ones()
-            .filter(|&p| set.contains(p))
-            .count();
-        inside > 0 && inside < members.len()
-    };
-    let first = members.iter().copied().min().unwrap_or(0) as usize;
-    !span
-        .candidates
-        .ones()
-        .filter(|&p| p >= first)
-        .any(|p| splits(p as u32))
+    let open = |place: u32| facts.skip_at(place).is_none() && belief.columns.iter().all(|c| c.0 != place);
+    // Of two members one does not contain the other.
+    if members.iter().filter(|&&p| open(p)).take(2).count() == 2 {
+        return false;
+    }
+    let inside = mass::counts(facts.history, span, &members);
+    let splits = |p: usize| (1..members.len() as u32).contains(&inside[p]) && open(p as u32);
+    !span.candidates.ones().any(splits)
 }
 
 fn undecided(belief: &Belief) -> Found {
-    let mut ranked: Vec<(f64, u32)> = (0..belief.weight.len() as u32)
-        .map(|p| (belief.of(p), p))
+    let mut ranked: Vec<(f64, u32)> = (0..)
+        .zip(belief.masses())
+        .map(|(p, mass)| (mass * (1.0 - belief.p_no_change()), p))
         .filter(|r| r.0 > 0.0)
         .collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));

@@ -10,7 +10,9 @@ use crate::belief::{Belief, MachineBelief, variance_factor};
 use crate::facts::Facts;
 use crate::mass;
 use crate::span::{Base, Span};
-use crate::stats::{coin_bits, information};
+use crate::stats::information;
+use fixedbitset::FixedBitSet;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 const RUNS: [u32; 5] = [1, 2, 3, 5, 8];
@@ -23,6 +25,8 @@ const FAILS_REACH: f64 = 4.0;
 const SHORTLIST: usize = 12;
 /// Below so many bits there is nothing left to ask.
 const NOTHING: f64 = 1e-4;
+/// Probability of a class below which none of its kernels is worth a look.
+const EXCLUDED: f64 = 1e-7;
 
 #[derive(Clone, Debug)]
 pub struct Choice {
@@ -35,24 +39,39 @@ pub struct Choice {
     pub boots: usize,
 }
 
+/// A part of the posterior that no boot under way will cut.
+struct Segment<'a> {
+    share: f64,
+    weight: Cow<'a, [f64]>,
+    masses: Cow<'a, [f64]>,
+}
+
 pub struct Chooser<'a> {
     facts: &'a Facts<'a>,
     span: &'a Span,
     belief: &'a Belief,
+    /// Probability of each candidate by place, and of each kernel's ancestors together.
+    whole: Vec<f64>,
     masses: Vec<f64>,
     works: Vec<f64>,
+    measured: FixedBitSet,
 }
 
 impl<'a> Chooser<'a> {
     pub fn new(facts: &'a Facts<'a>, span: &'a Span, belief: &'a Belief) -> Chooser<'a> {
-        let masses = mass::masses(facts.history, span, &belief.masses());
+        let whole = belief.masses();
+        let masses = mass::masses(facts.history, span, &whole);
         let works = works(facts, span);
+        let mut measured = FixedBitSet::with_capacity(facts.history.len());
+        belief.columns.iter().for_each(|c| measured.insert(c.0 as usize));
         Chooser {
             facts,
             span,
             belief,
+            whole,
             masses,
             works,
+            measured,
         }
     }
 
@@ -104,70 +123,83 @@ impl<'a> Chooser<'a> {
         ahead
     }
 
-    /// The posterior cut by the places under way: masses of ancestors within each segment, and its share.
-    fn segments(&self, under_way: &[u32]) -> Vec<(f64, Vec<f64>)> {
-        let whole = self.belief.masses();
-        let mut parts: Vec<Vec<f64>> = vec![whole];
+    /// The posterior cut by the places under way: each part's share, its candidates, masses of ancestors in it.
+    fn segments(&self, under_way: &[u32]) -> Vec<Segment<'_>> {
+        let mut parts: Vec<Cow<'_, [f64]>> = vec![Cow::Borrowed(&self.whole)];
         for &place in under_way.iter().filter(|p| self.span.has(**p)).take(4) {
-            let above = self.facts.history.ancestors(place);
-            parts = parts
-                .into_iter()
-                .flat_map(|part| {
-                    let inside = part
-                        .iter()
-                        .enumerate()
-                        .map(|(p, w)| if above.contains(p) { *w } else { 0.0 });
-                    let inside: Vec<f64> = inside.collect();
-                    let outside = part
-                        .iter()
-                        .enumerate()
-                        .map(|(p, w)| if above.contains(p) { 0.0 } else { *w });
-                    let outside: Vec<f64> = outside.collect();
-                    [inside, outside]
-                })
-                .filter(|part| part.iter().sum::<f64>() > 1e-6)
-                .collect();
+            let above = self.facts.ancestors(place);
+            let side = |part: &[f64], inside: bool| -> Cow<'_, [f64]> {
+                let own = part.iter().enumerate();
+                Cow::Owned(
+                    own.map(|(p, w)| if above.contains(p) == inside { *w } else { 0.0 })
+                        .collect(),
+                )
+            };
+            let cut = parts
+                .iter()
+                .flat_map(|part| [side(part, true), side(part, false)]);
+            parts = cut.filter(|part| part.iter().sum::<f64>() > 1e-6).collect();
         }
         if parts.len() == 1 {
-            return vec![(1.0, self.masses.clone())];
+            return vec![Segment {
+                share: 1.0,
+                weight: Cow::Borrowed(&self.whole),
+                masses: Cow::Borrowed(&self.masses),
+            }];
         }
-        let masses = |part: Vec<f64>| {
-            (
-                part.iter().sum(),
-                mass::masses(self.facts.history, self.span, &part),
-            )
+        let segment = |weight: Cow<'_, [f64]>| Segment {
+            share: weight.iter().sum(),
+            masses: Cow::Owned(mass::masses(self.facts.history, self.span, &weight)),
+            weight: Cow::Owned(weight.into_owned()),
         };
-        parts.into_iter().map(masses).collect()
+        parts.into_iter().map(segment).collect()
     }
 
-    fn shares(&self, place: u32, segments: &[(f64, Vec<f64>)]) -> Vec<(f64, f64)> {
+    /// Of each segment its share, and the share of it that this kernel contains, exactly.
+    fn shares(&self, place: u32, segments: &[Segment<'_>]) -> Vec<(f64, f64)> {
+        let exact = !mass::sampled_for(self.facts.history, self.span);
+        let above = (!exact).then(|| self.facts.history.ancestors(place));
+        let inside = |s: &Segment<'_>| match &above {
+            None => s.masses[place as usize],
+            Some(above) => above.ones().map(|p| s.weight[p]).sum(),
+        };
         segments
             .iter()
-            .map(|(all, m)| (*all, (m[place as usize] / all.max(1e-300)).clamp(0.0, 1.0)))
+            .map(|s| (s.share, (inside(s) / s.share.max(1e-300)).clamp(0.0, 1.0)))
             .collect()
     }
 
     /// Unmeasured testable kernels that cut the suspects best, builds of equal worth taken as built first.
-    fn shortlist(&self, segments: &[(f64, Vec<f64>)]) -> Vec<u32> {
+    fn shortlist(&self, segments: &[Segment<'_>]) -> Vec<u32> {
         let mut scored: Vec<(f64, u32)> = Vec::new();
-        for place in self.span.candidates.ones() {
-            let works = self.works[place];
-            if works <= 0.0 || self.belief.columns.iter().any(|c| c.0 == place as u32) {
-                continue;
+        let mut consider = |place: u32| {
+            let works = self.works[place as usize];
+            if works <= 0.0 || self.measured.contains(place as usize) {
+                return;
             }
-            let bits: f64 = segments
-                .iter()
-                .map(|(all, m)| all * coin_bits(m[place] / all.max(1e-300)))
-                .sum::<f64>();
-            let bits = bits
-                * works
-                * if self.span.base(place as u32) == Base::Low {
-                    1.0
-                } else {
-                    0.8
-                };
-            if bits > NOTHING {
-                scored.push((bits, place as u32));
+            let parted = segments.iter().map(|s| {
+                let p = s.masses[place as usize] / s.share.max(1e-300);
+                // Close to the bits of the coin, in order and size, and cheap.
+                s.share * (4.0 * p * (1.0 - p)).max(0.0)
+            });
+            let loose = if self.span.base(place) == Base::Low {
+                1.0
+            } else {
+                0.8
+            };
+            let worth = parted.sum::<f64>() * works * loose;
+            if worth > NOTHING {
+                scored.push((worth, place));
+            }
+        };
+        // A kernel among excluded candidates parts nothing that its neighbours do not part.
+        for class in 1..self.belief.classes.len() {
+            if self.belief.probability[class] > EXCLUDED {
+                self.belief
+                    .classes
+                    .members(class)
+                    .iter()
+                    .for_each(|&p| consider(p));
             }
         }
         let key = |a: &(f64, u32), b: &(f64, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));

@@ -5,6 +5,7 @@
 //! The same holds for the whole range where good is no ancestor of bad: its merge base is the fork point.
 
 use crate::History;
+use crate::memo::SpanKey;
 use fixedbitset::FixedBitSet;
 
 pub const NO_FORK: u32 = u32::MAX;
@@ -13,6 +14,8 @@ pub struct Span {
     pub low: u32,
     pub high: u32,
     pub candidates: FixedBitSet,
+    /// How many candidates have more than one parent.
+    pub merges: usize,
     below_low: FixedBitSet,
     /// For each candidate the latest ancestor of `low` that it contains: `low` itself, or a fork point;
     /// `NO_FORK` where its root lies outside of the history.
@@ -41,10 +44,13 @@ impl Span {
                 .max()
                 .unwrap_or(NO_FORK);
         }
+        let merge = |p: &usize| history.parents(*p as u32).len() > 1;
+        let merges = candidates.ones().filter(merge).count();
         Span {
             low,
             high,
             candidates,
+            merges,
             below_low,
             fork,
         }
@@ -54,19 +60,22 @@ impl Span {
     pub fn pair(history: &History, low: u32, high: u32) -> Span {
         let mut candidates = FixedBitSet::with_capacity(history.len());
         candidates.insert(high as usize);
-        let mut fork = vec![NO_FORK; history.len()];
-        fork[high as usize] = low;
         Span {
             low,
             high,
             candidates,
-            below_low: FixedBitSet::with_capacity(history.len()),
-            fork,
+            merges: 0,
+            below_low: FixedBitSet::new(),
+            fork: Vec::new(),
         }
     }
 
     pub fn is_pair(&self) -> bool {
-        self.below_low.is_clear()
+        self.fork.is_empty()
+    }
+
+    pub fn key(&self) -> SpanKey {
+        (self.low, self.high, self.is_pair())
     }
 
     pub fn has(&self, place: u32) -> bool {
@@ -75,6 +84,10 @@ impl Span {
 
     /// What `place` stands on, apart from candidates.
     pub fn base(&self, place: u32) -> Base {
+        if self.is_pair() {
+            let end = place == self.low || place == self.high;
+            return if end { Base::Low } else { Base::Outside };
+        }
         if self.has(place) {
             match self.fork[place as usize] {
                 f if f == self.low => Base::Low,

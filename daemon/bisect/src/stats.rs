@@ -1,5 +1,7 @@
 //! Small pieces of classical statistics, each total: empty and constant samples have answers too.
 
+use std::sync::OnceLock;
+
 /// Sum in a fixed order: callers sort first where the order could vary.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() {
@@ -81,13 +83,46 @@ pub fn coin_bits(p: f64) -> f64 {
 }
 
 /// Bits that one observation of `N(X d, 1)` gives about a coin `X` with probability `p`:
-/// `H(p) - E H(p | y)`, by the trapezoid rule, which is exact to 1e-6 here.
+/// `H(p) - E H(p | y)`, as a share of `H(p)` from a table over `logit p` and `d` (within 0.002 of the integral).
 pub fn information(p: f64, d: f64) -> f64 {
-    let p = p.clamp(0.0, 1.0);
-    let d = d.abs().min(16.0);
-    if p <= 0.0 || p >= 1.0 || d <= 0.0 {
+    let whole = coin_bits(p);
+    let d = d.abs();
+    if whole <= 0.0 || d <= 0.0 {
         return 0.0;
     }
+    let even = p.min(1.0 - p).max(1e-9);
+    let x = (-libm::log(even / (1.0 - even)) / ODDS_STEP).min((ODDS - 1) as f64 - 1e-9);
+    let y = (d / DISTANCE_STEP).min((DISTANCES - 1) as f64 - 1e-9);
+    let table = TABLE.get_or_init(shares);
+    let (i, j) = (x as usize, y as usize);
+    let (u, v) = (x - i as f64, y - j as f64);
+    // Close to no distance at all it grows with the square.
+    let v = if j == 0 { v * v } else { v };
+    let at = |i: usize, j: usize| table[i * DISTANCES + j];
+    let low = (1.0 - v) * at(i, j) + v * at(i, j + 1);
+    let high = (1.0 - v) * at(i + 1, j) + v * at(i + 1, j + 1);
+    whole * ((1.0 - u) * low + u * high)
+}
+
+const ODDS: usize = 33;
+const ODDS_STEP: f64 = 0.5;
+const DISTANCES: usize = 81;
+const DISTANCE_STEP: f64 = 0.125;
+static TABLE: OnceLock<Vec<f64>> = OnceLock::new();
+
+fn shares() -> Vec<f64> {
+    let mut table = Vec::with_capacity(ODDS * DISTANCES);
+    for i in 0..ODDS {
+        let p = 1.0 / (1.0 + libm::exp(ODDS_STEP * i as f64));
+        for j in 0..DISTANCES {
+            table.push(integral(p, DISTANCE_STEP * j as f64) / coin_bits(p));
+        }
+    }
+    table
+}
+
+/// By the trapezoid rule, which is exact to 1e-6 here.
+fn integral(p: f64, d: f64) -> f64 {
     let (low, high) = (-5.0, d + 5.0);
     let steps = 48;
     let width = (high - low) / f64::from(steps);
@@ -138,5 +173,9 @@ mod tests {
         assert!((information(0.5, 12.0) - 1.0).abs() < 1e-4);
         assert!(information(0.5, 2.0) > information(0.5, 1.0));
         assert!(information(0.1, 2.0) < information(0.5, 2.0));
+        for (p, d) in [(0.5, 0.3), (0.3, 1.7), (0.02, 2.4), (0.9, 5.0), (0.001, 3.3)] {
+            let off = information(p, d) - integral(p, d);
+            assert!(off.abs() < 0.003, "{p} {d}: {off}");
+        }
     }
 }

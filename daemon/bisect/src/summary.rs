@@ -4,7 +4,7 @@
 //! `sigma_within` is the pooled robust spread of runs within boots: 1.25 x the median distance from the boot's
 //! centre, over boots with at least three runs (statistics: median of |v - centre|, Gaussian consistency for three).
 
-use crate::facts::{Boot, Tried};
+use crate::facts::{Boot, Tried, stage};
 use crate::stats::{huber, mean, median, t95, variance};
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -13,27 +13,39 @@ pub struct Summaries {
     pub sigma_within: f64,
     /// Standard deviation of boots of one kernel on one machine about their mean, pooled; `None` without replicates.
     pub sigma_boot: Option<f64>,
-    /// Degrees of freedom behind it.
+    /// Degrees of freedom behind the boots' spread, by all boots.
     pub boot_degrees: f64,
     /// First runs of every boot that are left out.
     pub warm_up: u32,
 }
 
-/// Fills `y` and `counted` of every boot.
+/// Fills `y` and `counted` of every boot. The spreads are taken from the first boots only (see [`stage`]) and in
+/// steps of 10 %, so that a boot's value seldom changes with later ones.
 pub fn summarise(boots: &mut [Boot], kernels: &[Tried]) -> Summaries {
-    let warm_up = warm_up(boots);
-    let sigma_within = sigma_within(boots, warm_up);
+    let first = stage(boots.len());
+    let warm_up = warm_up(&boots[..first]);
+    let sigma_within = in_steps(sigma_within(&boots[..first], warm_up));
     for boot in boots.iter_mut() {
         let runs = boot.runs.get(warm_up as usize..).unwrap_or_default();
         boot.counted = runs.len() as u32;
         boot.y = huber(runs, sigma_within);
     }
-    let (sigma_boot, boot_degrees) = sigma_boot(boots, kernels);
+    let (sigma_boot, _) = sigma_boot(&boots[..first], kernels);
+    let (_, boot_degrees) = self::sigma_boot(boots, kernels);
     Summaries {
         sigma_within,
-        sigma_boot,
+        sigma_boot: sigma_boot.map(in_steps),
         boot_degrees,
         warm_up,
+    }
+}
+
+/// The nearest power of 1.1.
+fn in_steps(x: f64) -> f64 {
+    if x > 0.0 && x.is_finite() {
+        libm::pow(1.1, libm::round(libm::log(x) / libm::log(1.1)))
+    } else {
+        x
     }
 }
 

@@ -6,6 +6,7 @@
 mod worlds;
 
 use bisect::{Outcome, Status};
+use std::time::Duration;
 use worlds::{Noise, Played, World};
 
 #[derive(Default, Debug)]
@@ -18,6 +19,9 @@ struct Count {
     boots: Vec<f64>,
     kernels: Vec<f64>,
     plans: usize,
+    updates: u64,
+    planning: Duration,
+    slowest: Duration,
 }
 
 fn count(trials: u64, base: u64, commits: usize, effect: f64, noise: Noise) -> Count {
@@ -34,7 +38,16 @@ fn count_worlds(worlds: impl Iterator<Item = World>) -> Count {
             kernels,
             minutes,
             plans,
+            updates,
+            planning,
+            slowest,
+            end: (history, record),
         } = world.play();
+        // What was planned step by step is what the whole record says at once.
+        assert_eq!(
+            bisect::plan(&history, &record).step,
+            bisect::Step::Conclude(conclusion.clone())
+        );
         let named: Vec<&str> = conclusion.first_bad.iter().map(|c| c.as_str()).collect();
         let truth = culprit.map(|c| format!("c{c}"));
         match (conclusion.status, &truth) {
@@ -58,6 +71,9 @@ fn count_worlds(worlds: impl Iterator<Item = World>) -> Count {
         count.boots.push(boots as f64);
         count.kernels.push(kernels as f64);
         count.plans += plans;
+        count.updates += updates;
+        count.planning += planning;
+        count.slowest = count.slowest.max(slowest);
     }
     count
 }
@@ -300,11 +316,10 @@ fn the_table() {
             continue;
         }
         for (what, effect) in [("5 %", LOSS), ("none", 0.0)] {
-            let started = std::time::Instant::now();
             let c = count(trials, base, commits, effect, noise);
             let named = (c.right + c.wrong).max(1) as f64;
             println!(
-                "{name:12} {what:5} right {:5.1} wrong {:4.1} undecided {:4.1} %, claimed {:.4} actual {:.4}, {:.0} min, {:.0} kernels, {:.0} boots, {:.1} ms a plan",
+                "{name:12} {what:5} right {:5.1} wrong {:4.1} undecided {:4.1} %, claimed {:.4} actual {:.4}, {:.0} min, {:.0} kernels, {:.0} boots, {:.1} ms a search, {:.1} the slowest plan, {:.0} updates a plan",
                 100.0 * c.right as f64 / trials as f64,
                 100.0 * c.wrong as f64 / trials as f64,
                 100.0 * c.undecided as f64 / trials as f64,
@@ -313,7 +328,9 @@ fn the_table() {
                 median(&c.minutes),
                 median(&c.kernels),
                 median(&c.boots),
-                1000.0 * started.elapsed().as_secs_f64() / c.plans as f64,
+                1000.0 * c.planning.as_secs_f64() / trials as f64,
+                1000.0 * c.slowest.as_secs_f64(),
+                c.updates as f64 / c.plans as f64,
             );
         }
     }

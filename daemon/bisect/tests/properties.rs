@@ -156,6 +156,24 @@ proptest! {
     }
 
     #[test]
+    fn a_planner_that_saw_more_or_less_before_plans_the_same(
+        histories in prop::collection::vec(history(), 2),
+        records in prop::collection::vec(record(), 2),
+        order in prop::collection::vec((0..2usize, 0..2usize, 0..24usize), 1..12),
+    ) {
+        let mut planner = Planner::new();
+        for (history, record, boots) in order {
+            // The first boots by time, as a record grows; then fewer again, or another record.
+            let mut record = records[record].clone();
+            record.observations.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+            record.observations.truncate(boots);
+            let history = &histories[history];
+            let kept = planner.plan(history, &record);
+            prop_assert_eq!(format!("{kept:?}"), format!("{:?}", bisect::plan(history, &record)));
+        }
+    }
+
+    #[test]
     fn the_order_of_rows_is_nothing(history in history(), record in record()) {
         let mut turned = record.clone();
         turned.observations.reverse();

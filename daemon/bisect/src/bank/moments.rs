@@ -1,56 +1,52 @@
-//! From the filters of all classes and cells to what is told: likelihoods of classes, moments of the unknowns.
+//! From the filters of all nodes and cells to what is told: likelihoods of nodes, moments of the unknowns.
 
-use super::{DELTA, Folded, Model, Node, State, TREND, prior_of};
-use crate::noise::{Cell, Drift, Part};
+use super::tank::{DELTA, TREND};
+use super::{Node, factors};
+use crate::noise::{Cell, Cells, Drift, Part};
+use std::f64::consts::LN_2;
 
-pub fn gather(nodes: &[Node], model: &Model<'_>, size: usize) -> Folded {
-    let classes = model.class_prior.len();
-    let mut folded = Folded {
-        log_likelihood: vec![f64::NEG_INFINITY; classes],
-        delta: vec![(0.0, model.delta_sd * model.delta_sd); classes],
-        s2: 0.0,
-        kappa2: 0.0,
-        walk2: 0.0,
-        slope2: 0.0,
-        outliers: 0.0,
-        two_modes: 0.0,
-        drifts: 0.0,
-        mode_spread: 0.0,
-    };
-    let best = nodes
-        .iter()
-        .flat_map(|n| {
-            n.states
-                .iter()
-                .map(|s| s.log_weight + model.cells[s.cell].log_prior)
-        })
-        .fold(f64::NEG_INFINITY, f64::max);
-    if !best.is_finite() {
-        folded.log_likelihood = vec![0.0; classes];
-        return folded;
-    }
+/// What the boots of one machine say.
+#[derive(Clone, Debug, Default)]
+pub struct Folded {
+    /// Log likelihood of each node, up to a common constant.
+    pub log_likelihood: Vec<f64>,
+    /// Posterior mean and variance of delta in each node.
+    pub delta: Vec<(f64, f64)>,
+    /// Posterior means over everything: of `s^2`, `kappa^2`, walk variance an hour, outliers, two modes, any drift.
+    pub s2: f64,
+    pub kappa2: f64,
+    pub walk2: f64,
+    /// Square of a linear trend's slope, an hour: predicted, so no reason to look again.
+    pub slope2: f64,
+    pub outliers: f64,
+    pub two_modes: f64,
+    pub drifts: f64,
+    pub mode_spread: f64,
+}
+
+pub(super) fn gather(nodes: &[Node], cells: &Cells) -> Folded {
+    let mut folded = Folded::default();
     let mut all = 0.0;
-    for node in nodes {
+    for (node, factor) in nodes.iter().zip(factors(nodes)) {
         let mut here = Moments::default();
-        for state in &node.states {
-            let cell = &model.cells[state.cell];
-            let w = libm::exp((state.log_weight + cell.log_prior - best).max(-700.0));
-            here.add(w, state, cell, size, &model.shapes[cell.shape].0);
+        for tank in &node.tanks {
+            for (number, weight, m, p) in tank.states() {
+                let cell = &cells.all[number];
+                here.add(weight, m, p, cell, &cells.shapes[cell.shape].0);
+            }
         }
-        let prior = prior_of(node, model.class_prior);
-        all += prior * here.weight;
-        folded.s2 += prior * here.s2;
-        folded.kappa2 += prior * here.kappa2;
-        folded.walk2 += prior * here.walk2;
-        folded.slope2 += prior * here.slope2;
-        folded.outliers += prior * here.outliers;
-        folded.two_modes += prior * here.two_modes;
-        folded.drifts += prior * here.drifts;
-        folded.mode_spread += prior * here.mode_spread;
-        for &k in &node.classes {
-            folded.log_likelihood[k] = libm::log(here.weight.max(1e-300));
-            folded.delta[k] = here.delta();
-        }
+        all += factor * here.weight;
+        folded.s2 += factor * here.s2;
+        folded.kappa2 += factor * here.kappa2;
+        folded.walk2 += factor * here.walk2;
+        folded.slope2 += factor * here.slope2;
+        folded.outliers += factor * here.outliers;
+        folded.two_modes += factor * here.two_modes;
+        folded.drifts += factor * here.drifts;
+        folded.mode_spread += factor * here.mode_spread;
+        let log = libm::log(here.weight.max(1e-300)) + f64::from(node.exponent) * LN_2;
+        folded.log_likelihood.push(log);
+        folded.delta.push(here.delta());
     }
     for sum in [
         &mut folded.s2,
@@ -83,11 +79,11 @@ struct Moments {
 }
 
 impl Moments {
-    fn add(&mut self, w: f64, state: &State, cell: &Cell, size: usize, parts: &[Part]) {
+    fn add(&mut self, w: f64, m: &[f64], p: &[f64], cell: &Cell, parts: &[Part]) {
         let s2 = cell.s * cell.s;
         self.weight += w;
-        self.d1 += w * state.m[DELTA];
-        self.d2 += w * (state.m[DELTA] * state.m[DELTA] + state.p[DELTA * size + DELTA].max(0.0));
+        self.d1 += w * m[DELTA];
+        self.d2 += w * (m[DELTA] * m[DELTA] + p[2].max(0.0));
         self.s2 += w * s2;
         self.kappa2 += w * cell.kappa * cell.kappa;
         match cell.drift {
@@ -96,17 +92,14 @@ impl Moments {
                 self.drifts += if q > 0.0 { w } else { 0.0 };
             }
             Drift::Trend => {
-                let slope = state.m[TREND];
+                let slope = m[TREND];
                 self.slope2 += w * slope * slope;
-                self.walk2 += w * state.p[TREND * size + TREND].max(0.0);
+                self.walk2 += w * p[5].max(0.0);
                 self.drifts += w;
             }
         }
-        self.outliers += w * parts
-            .iter()
-            .filter(|p| p.extra > 0.0)
-            .map(|p| p.weight)
-            .sum::<f64>();
+        let outliers = parts.iter().filter(|p| p.extra > 0.0);
+        self.outliers += w * outliers.map(|p| p.weight).sum::<f64>();
         if let [main, second, _] = parts {
             self.two_modes += w;
             // Variance that the second mode adds to a boot whose mode is not known.

@@ -14,7 +14,7 @@ impl Mind<'_> {
         if builders == 0 {
             return Vec::new();
         }
-        let span = Span::new(self.facts.history, self.good, self.bad);
+        let span = self.facts.span(self.good, self.bad);
         let belief = believe(self.facts, &span, &[]);
         Chooser::new(self.facts, &span, &belief).ahead(self.bad, builders)
     }
@@ -93,7 +93,7 @@ impl Mind<'_> {
     fn show(&mut self, step: Step, build_ahead: Vec<Kernel>, reason: String) -> Plan {
         let facts = self.facts;
         if self.active.is_none() && !facts.history.is_empty() {
-            let span = Span::new(facts.history, self.good, self.bad);
+            let span = facts.span(self.good, self.bad);
             let machines: Vec<usize> = self.looks.iter().map(|l| l.machine).collect();
             let belief = believe(facts, &span, &machines);
             self.active = Some((span, belief));

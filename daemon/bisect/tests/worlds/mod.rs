@@ -2,6 +2,8 @@
 
 use bisect::*;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// xorshift64*: any fixed generator would do; this one is short.
 pub struct Dice(u64);
@@ -73,6 +75,14 @@ pub struct World {
     images: BTreeMap<usize, f64>,
 }
 
+/// CPU time of this thread, as far as the system tells it; else the time since the first call.
+pub fn cpu() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = told.and_then(|t| t.split_whitespace().next()?.parse().ok());
+    nanoseconds.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
+}
+
 #[derive(Debug)]
 pub struct Played {
     pub conclusion: Conclusion,
@@ -80,6 +90,12 @@ pub struct Played {
     pub kernels: usize,
     pub minutes: f64,
     pub plans: usize,
+    /// Filter updates of all plans.
+    pub updates: u64,
+    /// Time spent in plans: all, and the slowest.
+    pub planning: Duration,
+    pub slowest: Duration,
+    pub end: (History, Record),
 }
 
 impl World {
@@ -199,10 +215,16 @@ impl World {
             overrides: Vec::new(),
         };
         let mut plans = 0;
+        let mut planner = Planner::new();
+        let (mut planning, mut slowest) = (Duration::ZERO, Duration::ZERO);
         loop {
             plans += 1;
             assert!(plans < 3000, "never ends");
-            match plan(&history, &record).step {
+            let begun = cpu();
+            let step = planner.plan(&history, &record).step;
+            planning += cpu() - begun;
+            slowest = slowest.max(cpu() - begun);
+            match step {
                 Step::Conclude(conclusion) => {
                     return Played {
                         conclusion,
@@ -210,6 +232,10 @@ impl World {
                         kernels: record.images.len(),
                         minutes: record.now_s / 60.0,
                         plans,
+                        updates: planner.updates(),
+                        planning,
+                        slowest,
+                        end: (history, record),
                     };
                 }
                 Step::Wait => panic!("waits for nothing"),
