@@ -20,6 +20,9 @@ use std::sync::Arc;
 const MERGE_WEIGHT: f64 = 0.2;
 /// Prior standard deviation of what a branch lacks of `low`, on the scale.
 const FORK_SD: f64 = 0.05;
+/// The same of a kernel that is no end of a pair; and how many of them are listened to.
+const OTHER_SD: f64 = 0.3;
+const MOST_OTHERS: u32 = 16;
 const LEVEL_SD: f64 = 0.15;
 /// The prior of the level is centred so many of these from the first boot.
 const LEVEL_STEP: f64 = 0.05;
@@ -325,6 +328,7 @@ impl Scene<'_> {
     }
 
     /// The boots of one machine that stand on the span: kernels measured on it, and fork points that they need.
+    /// Of a pair all others too, each with a level of its own: they teach noise, not place.
     fn rows(&self, machine: usize) -> Vec<Row> {
         let (facts, span) = (self.facts, self.span);
         let forked = |b: &Base| matches!(b, Base::Fork(_) | Base::Outside);
@@ -334,13 +338,19 @@ impl Scene<'_> {
             .map(|&c| span.base(c))
             .filter(forked)
             .collect();
-        let (mut images, mut forks): (Vec<usize>, Vec<Base>) = (Vec::new(), Vec::new());
+        let (mut images, mut forks, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let mut row = |boot: &Boot| {
             let kernel = &facts.kernels[boot.kernel];
             let base = span.base(kernel.place);
             let column = self.columns.contains(&kernel.place);
             let fork_point = base != Base::Outside && used.contains(&base);
-            if !kernel.kernel.is_plain() || !(column || fork_point) {
+            let stands = kernel.kernel.is_plain() && (column || fork_point);
+            let fork = match (stands, span.is_pair()) {
+                (true, _) => (base != Base::Low).then(|| number(&mut forks, base)),
+                (false, true) => Some(number(&mut others, kernel.binary)).filter(|n| *n < MOST_OTHERS),
+                (false, false) => None,
+            };
+            if !stands && fork.is_none() {
                 return None;
             }
             let summaries = &facts.summaries;
@@ -349,8 +359,8 @@ impl Scene<'_> {
                 hours: boot.at_s / 3600.0,
                 variance_factor: variance_factor(boot.counted, summaries.sigma_within, summaries.sigma_boot),
                 image: number(&mut images, kernel.binary),
-                column: kernel.place,
-                fork: (base != Base::Low).then(|| number(&mut forks, base)),
+                column: if stands { kernel.place } else { u32::MAX },
+                fork,
             })
         };
         let boots = facts.boots.iter().filter(|b| b.machine == machine);
@@ -378,7 +388,7 @@ impl Scene<'_> {
             level_mean,
             level_sd: doubled(LEVEL_SD, range),
             delta_sd: doubled(DELTA_SD, gap),
-            fork_sd: FORK_SD,
+            fork_sd: if self.span.is_pair() { OTHER_SD } else { FORK_SD },
             outlier_sd: doubled(noise::OUTLIER_SD, range),
             least_s: noise::least(0.85 * self.facts.summaries.sigma_within / libm::sqrt(3.0)),
             offsets: !self.span.is_pair(),
