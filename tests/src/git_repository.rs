@@ -18,6 +18,8 @@ pub struct Draft {
     pub parents: Vec<usize>,
     pub files: BTreeMap<String, String>,
     pub message: String,
+    /// Seconds by which the committer's clock was ahead.
+    pub ahead_s: i64,
 }
 
 impl Draft {
@@ -28,6 +30,7 @@ impl Draft {
             parents: parents.to_vec(),
             files,
             message: format!("step {number}\n"),
+            ahead_s: 0,
         }
     }
 }
@@ -48,7 +51,7 @@ impl Repository {
         let mut script = String::new();
         for (offset, draft) in drafts.iter().enumerate() {
             let number = self.ids.len() + offset;
-            let seconds = 1_700_000_000 + 60 * number;
+            let seconds = 1_700_000_000 + 60 * number as i64 + draft.ahead_s;
             // A ref per commit outside of branches and tags: nothing is collected, nothing is mirrored.
             let _ = writeln!(script, "commit refs/made/{number}\nmark :{}", number + 1);
             let _ = writeln!(script, "author Lab <lab@example.org> {seconds} +0000");
@@ -69,9 +72,13 @@ impl Repository {
                 );
             }
         }
+        self.import(&script);
+    }
+
+    fn import(&mut self, script: &str) {
         let marks = self.folder.join("marks");
         let export = format!("--export-marks={}", marks.display());
-        self.feed(&["fast-import", "--quiet", "--force", &export], &script);
+        self.feed(&["fast-import", "--quiet", "--force", &export], script);
         let text = std::fs::read_to_string(&marks).expect("fast-import wrote it");
         let mut made: Vec<(usize, String)> = text
             .lines()
@@ -80,6 +87,29 @@ impl Repository {
             .collect();
         made.sort();
         self.ids.extend(made.into_iter().map(|(_, id)| id));
+    }
+
+    /// The shape of a history and nothing but the shape: empty trees, one ref. Parents come first.
+    pub fn add_shape(&mut self, parents: &[Vec<usize>]) {
+        let mut script = String::new();
+        for (number, own) in parents.iter().enumerate() {
+            let seconds = 1_700_000_000 + 60 * number;
+            let name = if own.is_empty() {
+                format!("root-{number}")
+            } else {
+                "shape".to_owned()
+            };
+            let _ = write!(script, "commit refs/made/{name}\nmark :{}\n", number + 1);
+            let _ = write!(
+                script,
+                "committer Lab <lab@example.org> {seconds} +0000\ndata 0\n"
+            );
+            for (place, parent) in own.iter().enumerate() {
+                let word = if place == 0 { "from" } else { "merge" };
+                let _ = writeln!(script, "{word} :{}", parent + 1);
+            }
+        }
+        self.import(&script);
     }
 
     pub fn branch(&self, name: &str, commit: usize) {

@@ -10,6 +10,7 @@ pub mod kernel_tree;
 pub mod mirrored;
 pub mod orders;
 pub mod postgres;
+pub mod real_shape;
 pub mod receiver;
 pub mod records;
 pub mod simlab;

@@ -285,6 +285,7 @@ fn draft(parents: &[usize], path: &str, content: &str) -> Draft {
         parents: parents.to_vec(),
         files,
         message: format!("{path}: Write\n\nFixes: 1234 (\"x\")\nAcked-by: A <a@x>\n"),
+        ..Draft::default()
     }
 }
 

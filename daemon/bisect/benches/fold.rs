@@ -3,15 +3,11 @@
 //! `cargo bench -p bisect`; `SEARCHES=200` for more of them. Times are CPU of this thread where the system tells
 //! them (`/proc/thread-self/schedstat`), else wall clock.
 
-#[path = "../tests/worlds/mod.rs"]
-mod worlds;
-
+use bisect::simulate::{Dice, Lab, Noise, Setting, Shape, play_with};
 use bisect::*;
 use std::collections::BTreeMap;
-use std::time::Duration;
-use worlds::{Dice, Noise, World, cpu};
-
-const LOSS: f64 = -0.0513;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 fn main() {
     let searches = number("SEARCHES", 40);
@@ -26,11 +22,7 @@ fn main() {
         "from scratch",
         "updates a boot"
     );
-    let gauss = Noise {
-        run: 0.02,
-        ..Noise::default()
-    };
-    let boot = Noise { boot: 0.02, ..gauss };
+    let [gauss, boot] = ["gauss", "boot"].map(|n| Noise::named(n, 0.02).expect("a model"));
     for (name, commits, noise) in [
         ("1,024 commits, runs only", 1024, gauss),
         ("1,024 commits, boots too", 1024, boot),
@@ -54,20 +46,25 @@ fn search(name: &str, commits: usize, noise: Noise, searches: u64) {
     let (mut boots, mut spent, mut worst, mut scratch) = (0, Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let (mut updates, mut right, mut kernels, mut plans, mut minutes) = (0, 0, 0, 0, 0.0);
     for seed in 1..=searches {
-        let world = World::new(seed, commits, LOSS, noise);
-        let culprit = world.culprit;
-        let played = world.play();
-        let truth = format!("c{}", culprit.expect("a loss"));
-        right += u64::from(played.conclusion.first_bad == [CommitId::new(truth)]);
+        let setting = Setting::new(commits, noise);
+        let mut world = setting.draw(seed);
+        let history = world.shape.history();
+        let mut planner = Planner::new();
+        let played = play_with(setting.policy(), &Lab::of(1), &mut world, &mut |record| {
+            let begun = cpu();
+            let plan = planner.plan(&history, record);
+            let took = cpu() - begun;
+            (spent, worst) = (spent + took, worst.max(took));
+            plan
+        });
+        let conclusion = played.conclusion.as_ref().expect("every search ends");
+        right += u64::from(conclusion.first_bad == [Shape::name(world.losses()[0])]);
         (kernels, plans) = (kernels + played.kernels, plans + played.plans);
-        minutes += played.minutes;
-        boots += played.boots;
-        updates += played.updates;
-        spent += played.planning;
-        worst = worst.max(played.slowest);
-        let (history, record) = played.end;
+        minutes += played.minutes();
+        boots += played.boots();
+        updates += planner.updates();
         let begun = cpu();
-        std::hint::black_box(plan(&history, &record));
+        std::hint::black_box(plan(&history, &played.record));
         scratch += cpu() - begun;
     }
     let ms = |d: Duration| 1000.0 * d.as_secs_f64();
@@ -89,20 +86,20 @@ fn search(name: &str, commits: usize, noise: Noise, searches: u64) {
     );
 }
 
-/// A range like a kernel's: a main line of merges, branches of twelve commits, some merged across.
+/// A range like a kernel's: a main line of merges, topic branches, some merged across.
 fn huge(commits: usize) {
     let before = resident_mb();
     let begun = cpu();
-    let history = kernel_like(commits);
+    let history = Shape::kernel_like(commits, 0, &mut Dice::new(3)).history();
     println!(
         "{commits} commits, {} merges: read in {:.0} ms, {:.0} MB",
         history.commits().iter().filter(|c| c.parents.len() > 1).count(),
         1000.0 * (cpu() - begun).as_secs_f64(),
         resident_mb() - before,
     );
-    let world = World::new(1, 64, LOSS, Noise::default());
+    let setting = Setting::new(64, Noise::default());
     let mut record = Record {
-        policy: world.policy(),
+        policy: setting.policy(),
         machines: vec![Machine {
             id: MachineId::new("m1"),
             busy: false,
@@ -118,7 +115,7 @@ fn huge(commits: usize) {
     for i in 0..8u32 {
         let bad = matches!(i % 4, 1 | 2);
         let end = if bad { history.bad() } else { history.good() };
-        let y = 7.0 + if bad { LOSS } else { 0.0 };
+        let y = 7.0 + if bad { -0.0513 } else { 0.0 };
         let values = (0..3)
             .map(|_| Value::Exact((y + 0.01 * dice.normal()).exp()))
             .collect();
@@ -145,37 +142,12 @@ fn huge(commits: usize) {
     }
 }
 
-fn kernel_like(commits: usize) -> History {
-    let mut dice = Dice::new(3);
-    let name = |i: usize| CommitId::new(format!("{i:08x}"));
-    let mut all: Vec<Commit> = vec![Commit {
-        id: name(0),
-        parents: Vec::new(),
-    }];
-    let mut main = 0;
-    while all.len() + 20 < commits {
-        let branches = 1 + (dice.next() % 4) as usize;
-        let fork = main;
-        for _ in 0..branches {
-            let mut tip = fork;
-            for _ in 0..1 + dice.next() % 23 {
-                let at = all.len();
-                all.push(Commit {
-                    id: name(at),
-                    parents: vec![name(tip)],
-                });
-                tip = at;
-            }
-            let at = all.len();
-            all.push(Commit {
-                id: name(at),
-                parents: vec![name(main), name(tip)],
-            });
-            main = at;
-        }
-    }
-    let last = all.len() - 1;
-    History::new(name(0), name(last), all, false, BTreeMap::new()).expect("a range")
+/// CPU time of this thread, as far as the system tells it; else the time since the first call.
+fn cpu() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = told.and_then(|t| t.split_whitespace().next()?.parse().ok());
+    nanoseconds.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
 }
 
 fn resident_mb() -> f64 {

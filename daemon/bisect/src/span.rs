@@ -5,8 +5,10 @@
 //! The same holds for the whole range where good is no ancestor of bad: its merge base is the fork point.
 
 use crate::History;
+use crate::mass::Graph;
 use crate::memo::SpanKey;
 use fixedbitset::FixedBitSet;
+use std::sync::OnceLock;
 
 pub const NO_FORK: u32 = u32::MAX;
 
@@ -14,8 +16,8 @@ pub struct Span {
     pub low: u32,
     pub high: u32,
     pub candidates: FixedBitSet,
-    /// How many candidates have more than one parent.
-    pub merges: usize,
+    /// The candidates' graph, once masses were asked for.
+    pub graph: OnceLock<Graph>,
     below_low: FixedBitSet,
     /// For each candidate the latest ancestor of `low` that it contains: `low` itself, or a fork point;
     /// `NO_FORK` where its root lies outside of the history.
@@ -44,13 +46,11 @@ impl Span {
                 .max()
                 .unwrap_or(NO_FORK);
         }
-        let merge = |p: &usize| history.parents(*p as u32).len() > 1;
-        let merges = candidates.ones().filter(merge).count();
         Span {
             low,
             high,
             candidates,
-            merges,
+            graph: OnceLock::new(),
             below_low,
             fork,
         }
@@ -64,7 +64,7 @@ impl Span {
             low,
             high,
             candidates,
-            merges: 0,
+            graph: OnceLock::new(),
             below_low: FixedBitSet::new(),
             fork: Vec::new(),
         }

@@ -4,6 +4,7 @@ pub mod cancel;
 pub mod client;
 pub mod config_check;
 pub mod list;
+pub mod midpoints;
 pub mod plan;
 pub mod serve;
 pub mod show;
@@ -32,6 +33,7 @@ enum Command {
     Cancel(cancel::Args),
     /// Judge records offline: one JSON object a line in, one a line out.
     Plan,
+    Midpoints(midpoints::Args),
     /// Look at the configuration.
     Config {
         #[command(subcommand)]
@@ -65,6 +67,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Watch(args) => block_on(watch::run(args)),
         Command::Cancel(args) => block_on(cancel::run(args)),
         Command::Plan => plan::run(),
+        Command::Midpoints(args) => midpoints::run(args),
         Command::Config {
             command: ConfigCommand::Check(args),
         } => config_check::run(args),

@@ -13,6 +13,7 @@ mod error;
 mod git;
 mod history;
 mod info;
+pub mod listing;
 mod mirror;
 mod pack;
 mod range;
