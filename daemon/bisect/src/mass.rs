@@ -21,7 +21,11 @@ pub struct Graph {
 impl Graph {
     fn new(history: &History, span: &Span) -> Graph {
         let dag = Dag::new((0..history.len() as u32).map(|place| {
-            let parents = if span.has(place) { history.parents(place) } else { &[] };
+            let parents = if span.has(place) {
+                history.parents(place)
+            } else {
+                &[]
+            };
             parents.iter().copied().filter(|p| span.has(*p))
         }));
         Graph {

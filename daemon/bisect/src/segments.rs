@@ -116,7 +116,10 @@ impl Segments {
     /// Words of 64 sources that [`Segments::masses`] handles where every commit weighs something.
     pub fn most_work(&self) -> usize {
         let last = self.last_merge();
-        (0..last).step_by(SOURCES).map(|first| (last - first) * WORDS).sum()
+        (0..last)
+            .step_by(SOURCES)
+            .map(|first| (last - first) * WORDS)
+            .sum()
     }
 
     fn last_merge(&self) -> usize {

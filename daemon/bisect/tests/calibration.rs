@@ -44,7 +44,7 @@ fn keeps_the_bound(answers: &[Answer]) -> bool {
 fn the_mind_keeps_a_bound_that_a_naive_bisector_and_a_gaussian_one_break() {
     const EACH: u64 = 20;
     let (mut mind, mut naive, mut gaussian) = (Vec::new(), Vec::new(), Vec::new());
-    for (model, base) in ["heavy", "bimodal", "boot"].into_iter().zip([100, 200, 300]) {
+    for (model, base) in ["drift", "bimodal", "boot"].into_iter().zip([100, 200, 300]) {
         let setting = Setting::new(64, noise(model));
         for seed in base..base + EACH {
             let mut world = setting.draw(seed);
