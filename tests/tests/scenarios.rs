@@ -1,8 +1,10 @@
 //! The scenarios of what a lab does to a bisection, played against the offline door over several seeds.
 
-use lab::simlab::draw::{fold, normal, sm};
-use lab::simlab::world::World;
-use lab::simlab::{Ending, Scenario, play, scenarios};
+use coordinator::cli::simulate::draw::{fold, normal, sm};
+use coordinator::cli::simulate::judge::{blames_wrongly, verdict};
+use coordinator::cli::simulate::scenario::Scenario;
+use coordinator::cli::simulate::truth::Truth;
+use lab::simlab::{play, scenarios};
 
 /// Scenarios about judgement and history; faults of the infrastructure are the daemon's (e*).
 const JUDGEMENT: &[&str] = &["a", "b", "c", "d", "f"];
@@ -31,7 +33,7 @@ fn the_generator_agrees_with_the_test_vectors() {
             .iter()
             .find(|s| s.name.starts_with(name))
             .expect("a scenario of that name");
-        let mut world = World::new(scenario, 0);
+        let mut world = Truth::new(scenario, 0);
         world.seed = seed;
         world.value(world.index[commit], "m1", boot, run, 0.0, 0)
     };
@@ -78,71 +80,6 @@ fn the_generator_agrees_with_the_test_vectors() {
     }
 }
 
-/// Whether the ending is what the scenario expects; if not, why.
-fn verdict(scenario: &Scenario, ending: &Ending) -> Result<(), String> {
-    let expected = &scenario.expected;
-    let sorted = |mut list: Vec<String>| {
-        list.sort();
-        list
-    };
-    let status = ending.status();
-    let first_bad = sorted(ending.list("first_bad"));
-    let accepted = expected.accept_status.iter().any(|a| {
-        let (word, commit) = a.split_once(':').unwrap_or((a, ""));
-        word == status && (commit.is_empty() || first_bad == [commit])
-    });
-    if status != expected.status && !accepted {
-        return Err(format!(
-            "{status} {first_bad:?} instead of {} {:?}: {}",
-            expected.status, expected.first_bad, ending.answer
-        ));
-    }
-    if accepted {
-        return Ok(());
-    }
-    if first_bad != sorted(expected.first_bad.clone()) {
-        return Err(format!(
-            "blames {first_bad:?} instead of {:?}",
-            expected.first_bad
-        ));
-    }
-    if !expected.suspects.is_empty() && sorted(ending.list("suspects")) != sorted(expected.suspects.clone()) {
-        return Err(format!(
-            "suspects {:?} instead of {:?}",
-            ending.list("suspects"),
-            expected.suspects
-        ));
-    }
-    // A loss that is undone is a gain too; naming it is right, not naming it as well.
-    let undone = |c: &String| scenario.measurement.effects.iter().any(|e| e.until.contains(c));
-    let mut improved = ending.list("improved");
-    improved.retain(|c| expected.also_improved.contains(c) || !undone(c));
-    if sorted(improved) != sorted(expected.also_improved.clone()) {
-        return Err(format!(
-            "improved {:?} instead of {:?}",
-            ending.list("improved"),
-            expected.also_improved
-        ));
-    }
-    if let Some(most) = expected.max_commits_tested
-        && ending.commits_tested > most
-    {
-        return Err(format!(
-            "{} commits tested, at most {most} expected",
-            ending.commits_tested
-        ));
-    }
-    Ok(())
-}
-
-/// A wrong commit named: worse than any other failure.
-fn blames_wrongly(scenario: &Scenario, ending: &Ending) -> bool {
-    ending
-        .list("first_bad")
-        .iter()
-        .any(|c| !scenario.culprits.contains(c))
-}
-
 fn run(prefix: &str) -> Vec<String> {
     let mut failures = Vec::new();
     let all = named(prefix);
@@ -150,7 +87,7 @@ fn run(prefix: &str) -> Vec<String> {
     for scenario in all {
         for repetition in 0..seeds() {
             let ending = play(&scenario, repetition);
-            let outcome = verdict(&scenario, &ending);
+            let outcome = verdict(&scenario, &ending.judged());
             println!(
                 "{} seed {repetition}: {} boots, {} commits, {:.0} min, {}",
                 scenario.name,
@@ -212,8 +149,8 @@ fn the_whole_table() {
             for repetition in 0..seeds() {
                 let ending = play(&scenario, repetition);
                 plays += 1;
-                wrong += usize::from(blames_wrongly(&scenario, &ending));
-                match verdict(&scenario, &ending) {
+                wrong += usize::from(blames_wrongly(&scenario, &ending.judged()));
+                match verdict(&scenario, &ending.judged()) {
                     Ok(()) => right += 1,
                     Err(e) => why = e,
                 }

@@ -8,6 +8,7 @@ pub mod midpoints;
 pub mod plan;
 pub mod serve;
 pub mod show;
+pub mod simulate;
 pub mod submit;
 pub mod watch;
 
@@ -33,6 +34,7 @@ enum Command {
     Cancel(cancel::Args),
     /// Judge records offline: one JSON object a line in, one a line out.
     Plan,
+    Simulate(Box<simulate::Args>),
     Midpoints(midpoints::Args),
     /// Look at the configuration.
     Config {
@@ -67,6 +69,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Watch(args) => block_on(watch::run(args)),
         Command::Cancel(args) => block_on(cancel::run(args)),
         Command::Plan => plan::run(),
+        Command::Simulate(args) => simulate::run(*args),
         Command::Midpoints(args) => midpoints::run(args),
         Command::Config {
             command: ConfigCommand::Check(args),

@@ -1,8 +1,9 @@
 //! Plays a scenario against the offline door, job by job, on a clock that only these steps move.
 
-use super::scenario::Scenario;
-use super::world::{Trouble, World};
 use coordinator::cli::plan::{Door, answer};
+use coordinator::cli::simulate::judge;
+use coordinator::cli::simulate::scenario::Scenario;
+use coordinator::cli::simulate::truth::{Trouble, Truth};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,6 +34,16 @@ impl Ending {
         }
     }
 
+    pub fn judged(&self) -> judge::Ending {
+        judge::Ending {
+            status: self.status().to_owned(),
+            first_bad: self.list("first_bad"),
+            improved: self.list("improved"),
+            suspects: self.list("suspects"),
+            commits_tested: self.commits_tested,
+        }
+    }
+
     pub fn list(&self, field: &str) -> Vec<String> {
         let items = self.answer[field].as_array().cloned().unwrap_or_default();
         items
@@ -50,7 +61,7 @@ struct Running {
 }
 
 struct Play {
-    world: World,
+    world: Truth,
     now: f64,
     observations: Vec<Value>,
     images: BTreeMap<usize, String>,
@@ -60,7 +71,7 @@ struct Play {
 }
 
 pub fn play(scenario: &Scenario, repetition: u64) -> Ending {
-    let world = World::new(scenario, repetition);
+    let world = Truth::new(scenario, repetition);
     let mut play = Play {
         world,
         now: 0.0,

@@ -77,7 +77,7 @@ pub fn boot_bits(effect: f64, noise: &Noise, runs: u32) -> f64 {
 fn parts(noise: &Noise, runs: u32) -> Vec<Part> {
     let of_runs = noise.run * noise.run / f64::from(runs);
     if noise.boots == Boots::Resampled {
-        let centres: Vec<f64> = real::BOOTS.iter().map(|b| mean(b)).collect();
+        let centres: Vec<f64> = real::boots().iter().map(|b| mean(b)).collect();
         let own = variance(&centres).max(1e-8) / 25.0;
         let share = 1.0 / centres.len() as f64;
         return centres.iter().map(|c| (share, *c, own)).collect();

@@ -50,6 +50,16 @@ pub struct Played {
 }
 
 impl Played {
+    /// A range that no search was begun on.
+    pub fn refused(policy: Policy) -> Played {
+        Played {
+            conclusion: None,
+            record: blank(policy),
+            kernels: 0,
+            plans: 0,
+        }
+    }
+
     pub fn boots(&self) -> usize {
         let booted = |o: &&Observation| o.outcome != Outcome::BuildFailed;
         self.record.observations.iter().filter(booted).count()
@@ -98,16 +108,7 @@ pub fn play_with(
     let mut work = Work {
         lab: lab.clone(),
         world,
-        record: Record {
-            policy,
-            machines: Vec::new(),
-            builders: lab.builders,
-            now_s: 0.0,
-            images: Vec::new(),
-            observations: Vec::new(),
-            pending: Vec::new(),
-            overrides: Vec::new(),
-        },
+        record: blank(policy),
         running: Vec::new(),
         built_at_s: BTreeMap::new(),
         ahead: Vec::new(),
@@ -138,6 +139,19 @@ pub fn play_with(
         kernels: work.built_at_s.len(),
         record: work.record,
         plans,
+    }
+}
+
+fn blank(policy: Policy) -> Record {
+    Record {
+        policy,
+        machines: Vec::new(),
+        builders: 0,
+        now_s: 0.0,
+        images: Vec::new(),
+        observations: Vec::new(),
+        pending: Vec::new(),
+        overrides: Vec::new(),
     }
 }
 

@@ -137,10 +137,10 @@ impl Machine {
         let own = noise.image * dice.normal();
         centre += *self.images.entry(image.to_owned()).or_insert(own);
         if noise.boots == Boots::Resampled {
-            let boot = real::BOOTS[dice.below(real::BOOTS.len())];
-            let from = dice.below(boot.len());
+            let boots = real::boots();
+            let boot = &boots[dice.below(boots.len())];
             return (0..runs as usize)
-                .map(|r| centre + manner.spread * boot[(from + r) % boot.len()])
+                .map(|r| centre + manner.spread * boot[r % boot.len()])
                 .collect();
         }
         centre += manner.spread * noise.boot * if noise.t3 { dice.t3() } else { dice.normal() };

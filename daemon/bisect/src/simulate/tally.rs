@@ -78,8 +78,8 @@ pub struct Tally {
     pub right: usize,
     pub wrong: usize,
     pub undecided: usize,
-    /// Sum of the confidences of those that named commits.
-    pub claimed: f64,
+    /// Confidences of those that named commits.
+    pub claimed: Vec<f64>,
     /// How many named commits, and how many of these rightly.
     pub named: usize,
     pub named_right: usize,
@@ -92,9 +92,19 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Judges how a drawn world was played, and counts it.
     pub fn add(&mut self, seed: u64, world: &Drawn, several: bool, played: &Played) -> Answer {
-        let conclusion = played.conclusion.as_ref();
-        let answer = Answer::of(conclusion, &world.losses(), &world.gains(), several);
+        let answer = Answer::of(
+            played.conclusion.as_ref(),
+            &world.losses(),
+            &world.gains(),
+            several,
+        );
+        self.count(seed, answer, played);
+        answer
+    }
+
+    pub fn count(&mut self, seed: u64, answer: Answer, played: &Played) {
         match answer {
             Answer::Right => self.right += 1,
             Answer::Wrong => {
@@ -103,11 +113,12 @@ impl Tally {
             }
             Answer::Undecided => self.undecided += 1,
         }
+        let conclusion = played.conclusion.as_ref();
         if let Some(c) = conclusion
             && !c.first_bad.is_empty()
         {
             self.named += 1;
-            self.claimed += c.confidence;
+            self.claimed.push(c.confidence);
             self.named_right += usize::from(answer != Answer::Wrong);
         }
         let word = conclusion.map_or("never_ended", |c| c.status.word());
@@ -115,14 +126,13 @@ impl Tally {
         self.boots.push(played.boots() as f64);
         self.kernels.push(played.kernels as f64);
         self.minutes.push(played.minutes());
-        answer
     }
 
     pub fn join(&mut self, other: Tally) {
         self.right += other.right;
         self.wrong += other.wrong;
         self.undecided += other.undecided;
-        self.claimed += other.claimed;
+        self.claimed.extend(other.claimed);
         self.named += other.named;
         self.named_right += other.named_right;
         for (status, count) in other.statuses {
@@ -141,8 +151,16 @@ impl Tally {
 
     /// Mean confidence of those that named commits, and the share of them that was right.
     pub fn claimed_and_actual(&self) -> Option<(f64, f64)> {
+        // Sorted before they are summed: trials come in any order.
+        let mut claimed = self.claimed.clone();
+        claimed.sort_by(f64::total_cmp);
         let named = self.named as f64;
-        (self.named > 0).then(|| (self.claimed / named, self.named_right as f64 / named))
+        (self.named > 0).then(|| {
+            (
+                claimed.iter().sum::<f64>() / named,
+                self.named_right as f64 / named,
+            )
+        })
     }
 
     /// The value below which the share `q` of them lies; sorts, so the order of trials does not matter.

@@ -2,14 +2,15 @@
 
 use super::draw::{BOOT_MODE, FLAKE, OUTLIER, RUN, fold, normal, unif};
 use super::scenario::{Behaviour, Commit, Effect, Modifier, Scenario, Which};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-pub struct World {
+pub struct Truth {
     pub scenario: Scenario,
     pub seed: u64,
     pub commits: Vec<Commit>,
     pub index: HashMap<String, usize>,
-    ancestors: Vec<HashSet<usize>>,
+    /// For each commit that an effect names: which commits contain it.
+    containing: HashMap<String, Vec<bool>>,
     runs_on: HashMap<usize, u64>,
     tries: HashMap<usize, u64>,
 }
@@ -24,37 +25,49 @@ pub enum Trouble {
     Lab,
 }
 
-impl World {
-    pub fn new(scenario: &Scenario, repetition: u64) -> World {
+impl Truth {
+    pub fn new(scenario: &Scenario, repetition: u64) -> Truth {
         let commits = scenario.commits();
         let index: HashMap<String, usize> = commits
             .iter()
             .enumerate()
             .map(|(i, c)| (c.id.clone(), i))
             .collect();
-        let mut ancestors: Vec<HashSet<usize>> = Vec::new();
-        for (i, commit) in commits.iter().enumerate() {
-            let mut own = HashSet::from([i]);
-            for parent in &commit.parents {
-                own.extend(ancestors[index[parent]].iter().copied());
+        let measurement = &scenario.measurement;
+        let mut containing: HashMap<String, Vec<bool>> = HashMap::new();
+        for effect in measurement.effects.iter().chain(&measurement.cv_effects) {
+            for id in effect
+                .from
+                .all()
+                .into_iter()
+                .chain(effect.until.iter().map(String::as_str))
+            {
+                containing.entry(id.to_owned()).or_insert_with(|| {
+                    let mut inside: Vec<bool> = Vec::with_capacity(commits.len());
+                    for commit in &commits {
+                        let parents = commit.parents.iter().filter_map(|p| index.get(p));
+                        let has = parents
+                            .into_iter()
+                            .any(|p| inside.get(*p).copied().unwrap_or(false));
+                        inside.push(has || commit.id == id);
+                    }
+                    inside
+                });
             }
-            ancestors.push(own);
         }
-        World {
+        Truth {
             scenario: scenario.clone(),
-            seed: scenario.seed + 1000 * repetition,
+            seed: scenario.seed.wrapping_add(repetition.wrapping_mul(1000)),
             commits,
             index,
-            ancestors,
+            containing,
             runs_on: HashMap::new(),
             tries: HashMap::new(),
         }
     }
 
     fn contains(&self, commit: usize, id: &str) -> bool {
-        self.index
-            .get(id)
-            .is_some_and(|i| self.ancestors[commit].contains(i))
+        self.containing.get(id).is_some_and(|inside| inside[commit])
     }
 
     fn applies(&self, effect: &Effect, commit: usize, machine: &str) -> bool {
@@ -94,7 +107,7 @@ impl World {
     pub fn value(&self, commit: usize, machine: &str, boot: u64, run: u64, minute: f64, before: u64) -> f64 {
         let m = &self.scenario.measurement;
         if let Some(raw) = m.raw.get(&self.commits[commit].id) {
-            return raw[run as usize % raw.len()];
+            return raw[run as usize % raw.len().max(1)];
         }
         let machine_index = self.machine_index(machine) as u64;
         let key = [commit as u64, machine_index, boot];
@@ -149,7 +162,10 @@ impl World {
         match which {
             Which::Text(text) => text == "*" || *text == self.commits[commit].id,
             Which::Ids(ids) => ids.contains(&self.commits[commit].id),
-            Which::Between { from, to } => (self.index[from]..=self.index[to]).contains(&commit),
+            Which::Between { from, to } => match (self.index.get(from), self.index.get(to)) {
+                (Some(from), Some(to)) => (from..=to).contains(&&commit),
+                _ => false,
+            },
         }
     }
 
@@ -183,6 +199,13 @@ impl World {
             found = found.or(one);
         }
         found
+    }
+
+    /// Whether it can be built at all.
+    pub fn builds(&self, commit: usize) -> bool {
+        let own = self.scenario.commit_behaviour.iter();
+        let never = |b: &&Behaviour| b.build.is_some() && !b.transient;
+        !own.filter(never).any(|b| self.concerns(&b.commits, commit))
     }
 
     /// The digest of a commit's image: its own, or that of the commit it is identical to.

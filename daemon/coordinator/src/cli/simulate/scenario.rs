@@ -1,4 +1,4 @@
-//! The scenario file, as it is written.
+//! The scenario file, as it is written: a history, a measuring machine and the right outcome.
 
 use super::draw::{GRAPH, fold};
 use serde::Deserialize;
@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
 pub struct File {
+    #[serde(default)]
     pub test_vectors: Vec<TestVector>,
     pub scenarios: Vec<Scenario>,
 }
@@ -198,14 +199,37 @@ pub struct Expected {
     pub max_commits_tested: Option<usize>,
 }
 
-/// Every scenario, and the test vectors beside them.
-pub fn scenarios() -> File {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/data/scenarios.json");
-    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"))
-}
+/// Commits that a scenario may have.
+const MOST_COMMITS: usize = 200_000;
 
 impl Scenario {
+    /// What can't be played, if anything: names the field.
+    pub fn check(&self) -> Result<(), String> {
+        let commits = match &self.history {
+            History::Linear { n, .. } => *n as u64,
+            History::Explicit { commits } => commits.len() as u64,
+            History::MergeTrain { max_len: 0, .. } => return Err("history.max_len is 0".into()),
+            History::MergeTrain { lookback: 0, .. } => return Err("history.lookback is 0".into()),
+            History::MergeTrain { merges, max_len, .. } => merges.saturating_mul(max_len.saturating_add(1)),
+        };
+        if commits > MOST_COMMITS as u64 {
+            return Err(format!(
+                "history: up to {commits} commits, at most {MOST_COMMITS} can be played"
+            ));
+        }
+        if let Some((id, _)) = self.measurement.raw.iter().find(|(_, values)| values.is_empty()) {
+            return Err(format!("measurement.raw.{id} is empty"));
+        }
+        let base = &self.measurement.base;
+        if !(base.mean > 0.0 && base.mean.is_finite() && base.cv_pct >= 0.0 && base.cv_pct.is_finite()) {
+            return Err("measurement.base: the mean is above 0, the noise not below".into());
+        }
+        if !(self.metric.min_effect_pct > 0.0 && self.metric.min_effect_pct.is_finite()) {
+            return Err("metric.min_effect_pct is not above 0".into());
+        }
+        Ok(())
+    }
+
     /// Commits, parents first; the position is the commit's index.
     pub fn commits(&self) -> Vec<Commit> {
         match &self.history {
