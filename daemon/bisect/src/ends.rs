@@ -15,6 +15,8 @@ const EARLY: f64 = 0.002;
 const CLEAR: f64 = 0.01;
 /// Boots a side after which a step that is still not clear counts as none.
 const SETTLED: usize = 8;
+/// Boots a side from which the ends may be called the same, where noise is not nearly nothing beside what is asked.
+const REFUSE: usize = 6;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Ends {
@@ -107,7 +109,9 @@ fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -
     }
     // A small step that stands out may yet prove to be one: then it is called small, not nothing.
     let stands_out = belief.delta.0.abs() > 1.96 * belief.delta.1 && look.boots < SETTLED;
-    if none > 0.05 && detectable <= scale.least && may_refuse && !stands_out {
+    // Few boots know their own noise badly, and power is not evidence: the loss asked for must be unlikely by now.
+    let knows = look.boots >= REFUSE || detectable <= scale.least / 3.0;
+    if none > 0.05 && detectable <= scale.least && knows && enough < 0.05 && !stands_out {
         return Ends::Same;
     }
     if look.boots >= MOST_BOOTS || out_of_time(facts, low, high, look.machine) {

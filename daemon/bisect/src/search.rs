@@ -238,6 +238,16 @@ impl<'a> Searcher<'a> {
                 continue;
             };
             exhausted = false;
+            if let Some(end) = self.starved(span, belief, on, choice.boots) {
+                let runs = 2 + facts.summaries.warm_up;
+                ask.wants.push(want(facts, end, machine, runs));
+                let id = facts.history.id(end);
+                note(
+                    &mut ask.reason,
+                    &format!("{id} once more: its level is less sure than that of the kernel judged by it"),
+                );
+                continue;
+            }
             ask.rate
                 .get_or_insert((choice.bits / choice.seconds, choice.seconds));
             let fork = unmeasured_fork(facts, span, choice.place, machine);
@@ -268,6 +278,39 @@ impl<'a> Searcher<'a> {
         let end = next_end(facts, span.low, span.high, on.machine);
         let more = facts.boots_on(end, on.machine).len() < MOST_BOOTS && facts.skip_at(end).is_none();
         (located < confidence && located + belief.p_no_change() >= confidence && more).then_some(end)
+    }
+
+    /// An end to measure rather than a kernel that had `boots` already. A kernel is judged by where its mean lies about
+    /// the middle of the two levels: the variance of that is `s^2 / n + s^2 / 4 n_low + s^2 / 4 n_high`, so past twice
+    /// the boots of a level (Neyman's allocation) a boot of the level tells more. Boots of other kernels whose side is
+    /// settled count for it, old ones less as the machine drifts: `s^2 / (s^2 + walk^2 age)`.
+    fn starved(&self, span: &Span, belief: &Belief, on: &MachineBelief, boots: usize) -> Option<u32> {
+        let facts = self.facts;
+        let s2 = (on.boot_sd() * on.boot_sd()).max(1e-12);
+        let worth = |bad: bool| -> f64 {
+            let settled = |place: u32| {
+                place == if bad { span.high } else { span.low }
+                    || belief
+                        .p_bad(place)
+                        .is_some_and(|p| if bad { p > 0.98 } else { p < 0.02 })
+            };
+            let own = facts.boots.iter().filter(|b| b.machine == on.machine);
+            own.filter(|b| {
+                facts.kernels[b.kernel].kernel.is_plain() && settled(facts.kernels[b.kernel].place)
+            })
+            .map(|b| {
+                let hours = ((facts.record.now_s - b.at_s) / 3600.0).max(0.0);
+                s2 / (s2 + on.folded.walk2 * hours)
+            })
+            .sum()
+        };
+        let (low, high) = (worth(false), worth(true));
+        let (end, worth) = if low < high {
+            (span.low, low)
+        } else {
+            (span.high, high)
+        };
+        (boots as f64 > 2.0 * worth && facts.skip_at(end).is_none()).then_some(end)
     }
 
     /// An end to measure again, where the machine's drift since the last decided kernel could matter.
