@@ -11,6 +11,7 @@ mod bank;
 mod belief;
 mod classes;
 pub mod commit;
+pub mod compare;
 pub mod conclusion;
 mod confirm;
 mod decide;

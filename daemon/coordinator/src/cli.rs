@@ -2,6 +2,7 @@
 
 pub mod cancel;
 pub mod client;
+pub mod compare;
 pub mod config_check;
 pub mod list;
 pub mod midpoints;
@@ -34,6 +35,7 @@ enum Command {
     Cancel(cancel::Args),
     /// Judge records offline: one JSON object a line in, one a line out.
     Plan,
+    Compare(compare::Args),
     Simulate(Box<simulate::Args>),
     Midpoints(midpoints::Args),
     /// Look at the configuration.
@@ -69,6 +71,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Watch(args) => block_on(watch::run(args)),
         Command::Cancel(args) => block_on(cancel::run(args)),
         Command::Plan => plan::run(),
+        Command::Compare(args) => compare::run(args),
         Command::Simulate(args) => simulate::run(*args),
         Command::Midpoints(args) => midpoints::run(args),
         Command::Config {
