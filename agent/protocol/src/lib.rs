@@ -12,6 +12,7 @@
 //! | `have` | one [`Names`] | one [`Names`]: those it has | which files and trees need no transfer |
 //! | `put-file SHA256` | the bytes | one [`Stored`] | verified, renamed into the content store |
 //! | `get-file SHA256` | – | the bytes | |
+//! | `resume` | – | – | at every boot of the machine: ends or goes on with a journey (see [`Trip`]) |
 //! | `put-tree TREE` | a pack, thin against trees it has | one [`Stored`] | indexed into the object store, tree verified |
 //!
 //! Exit status 0 means the call was carried out; 2 means it was refused, with one [`Refusal`] on stdout.
@@ -148,6 +149,92 @@ pub enum Boot {
     Qemu(Qemu),
     /// No boot: the benchmark runs on the agent's machine, with the image's files in its working directory.
     None,
+    /// The machine itself, by kexec from its home kernel; home again through firmware and boot loader.
+    Kexec(Kexec),
+    /// The machine itself, by an entry that the boot loader takes once.
+    Oneshot(Oneshot),
+    /// The machine itself, by commands of its owner.
+    Commands(Commands),
+}
+
+impl Boot {
+    /// What it takes to leave the home kernel and to come back; None where the machine stays in it.
+    pub fn trip(&self) -> Option<&Trip> {
+        match self {
+            Boot::Qemu(_) | Boot::None => None,
+            Boot::Kexec(Kexec { trip, .. })
+            | Boot::Oneshot(Oneshot { trip, .. })
+            | Boot::Commands(Commands { trip, .. }) => Some(trip),
+        }
+    }
+}
+
+/// How the machine leaves its home kernel (the known good one, the boot loader's default) and comes back. The agent
+/// says a phase before each leg: `Boot` (or `Firmware`, where the way leads through it) on the way out, `Shutdown` on
+/// the way home; `follow` is then refused as `away` until the machine is up again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Trip {
+    /// Appended to the test kernel's command line, after all that the agent says itself.
+    pub append: String,
+    /// `root=…` of the test kernel where it is not the home kernel's.
+    pub root: Option<String>,
+    /// Where modules are unpacked: `/lib/modules`.
+    pub modules_dir: String,
+    /// Makes an initramfs in the home kernel where the image has none; `{release}` and `{out}` are replaced.
+    pub initramfs: Vec<String>,
+    /// Run in the test kernel before the benchmark; its end means that the machine has settled.
+    pub ready: Vec<String>,
+    /// Restarts the machine through firmware and boot loader.
+    pub reboot: Vec<String>,
+    /// From the word to leave until the old kernel is gone.
+    pub shutdown_limit_s: u32,
+    /// From there until a kernel speaks, where the way leads through firmware.
+    pub firmware_limit_s: u32,
+    /// From a kernel's first word until the agent runs in it.
+    pub boot_limit_s: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kexec {
+    pub program: String,
+    /// Given to `kexec -l`: `["-s"]` on machines with secure boot, `["-c"]` for the old system call.
+    pub load_options: Vec<String>,
+    /// Jumps into the loaded kernel: `["kexec", "-e"]`.
+    pub execute: Vec<String>,
+    pub trip: Trip,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Oneshot {
+    pub loader: Loader,
+    pub trip: Trip,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loader {
+    /// `entry` is a menu entry that says `source <seen_as>/entry.cfg`; kernel, initramfs and that file are put into
+    /// `dir`, which GRUB sees as `seen_as`.
+    Grub {
+        dir: String,
+        seen_as: String,
+        entry: String,
+    },
+    /// Files go to `<esp>/perfbisect`, the entry to `<esp>/loader/entries`.
+    SystemdBoot { esp: String },
+}
+
+/// argv each, run with `PERFBISECT_ORDER`, `PERFBISECT_KERNEL`, `PERFBISECT_INITRAMFS` and `PERFBISECT_COMMAND_LINE`
+/// in their environment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Commands {
+    /// Makes the next boot, and only that one, boot the kernel.
+    pub arm: Vec<String>,
+    /// Leaves the home kernel.
+    pub go: Vec<String>,
+    /// In the home kernel again, whatever happened.
+    pub disarm: Vec<String>,
+    pub trip: Trip,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -349,6 +436,10 @@ pub struct Probe {
     /// Highest fencing token seen here: a daemon whose record is younger than the machine goes on above it.
     #[serde(default)]
     pub token: u64,
+    /// What booting strange kernels here depends on: `resumed` (the boot hook ran in this boot), `lockdown`,
+    /// `secure_boot`, `kexec`, `watchdog`, `boot_free_mib`; absent where it cannot be told.
+    #[serde(default)]
+    pub boot: BTreeMap<String, String>,
     /// Orders with a spool here.
     pub orders: Vec<OrderState>,
 }
@@ -385,7 +476,8 @@ pub struct Names {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refusal {
-    /// `old_token`, `unknown_order`, `version`, `busy`, `no_space`, `corrupt`, `unknown_file`.
+    /// `old_token`, `unknown_order`, `version`, `busy`, `no_space`, `corrupt`, `unknown_file`, `away` (the machine is
+    /// on its way to or from a test kernel: ask again soon).
     pub kind: String,
     pub message: String,
 }

@@ -2,7 +2,7 @@
 
 use crate::root::{Root, check_hex, check_name};
 use crate::trouble::Unable;
-use crate::{cancel, content, follow, micro, probe, start, trees, worker};
+use crate::{cancel, content, follow, journey, micro, probe, start, trees, worker};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,6 +15,7 @@ const USAGE: &str = "usage: perfbisect-agent --root DIR VERB
   start                       an order on stdin; detaches
   follow ID [--from N]        the order's lines, until its report
   cancel ID                   stops an order and cleans up
+  resume                      at every boot: ends a journey, or goes on with it
   erase ID                    forgets an ended order
   have                        names on stdin; those that are here
   put-file SHA256             a file's bytes on stdin
@@ -101,6 +102,7 @@ fn perform(root: &Root, verb: &[&str]) -> Result<ExitCode, Unable> {
             cancel::erase(root, order_id(id)?)?;
             Ok(ExitCode::SUCCESS)
         }
+        ["resume"] => journey::resume(root),
         ["have"] => say(content::have(root, std::io::stdin().lock())?),
         ["put-file", name] => {
             check_hex("SHA-256", name, &[64])?;

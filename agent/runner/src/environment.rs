@@ -1,13 +1,13 @@
 //! What a measurement's numbers may depend on, as the machine (or the guest) says it. Everything is optional: a small
 //! kernel lacks most of it.
 
-use crate::sha;
+use crate::{sha, system};
 use protocol::Proof;
 use std::collections::BTreeMap;
 use std::fs;
 
 fn text(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = fs::read_to_string(system::path(path)).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_string())
 }
@@ -59,7 +59,7 @@ pub fn clocksource() -> Option<String> {
 
 pub fn proof() -> Proof {
     Proof {
-        build_id: fs::read("/sys/kernel/notes")
+        build_id: fs::read(system::path("/sys/kernel/notes"))
             .ok()
             .and_then(|n| gnu_build_id(&n))
             .unwrap_or_default(),

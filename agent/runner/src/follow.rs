@@ -28,7 +28,7 @@ pub fn follow(root: &Root, id: &str, from: u64) -> Result<ExitCode, Unable> {
     let mut next = 0;
     let mut out = std::io::stdout();
     let mut spoke = Instant::now();
-    let mut looked = Instant::now();
+    let mut looked: Option<Instant> = None;
     loop {
         while reader
             .read_until(b'\n', &mut partial)
@@ -54,10 +54,15 @@ pub fn follow(root: &Root, id: &str, from: u64) -> Result<ExitCode, Unable> {
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        if looked.elapsed() >= LOOK {
-            looked = Instant::now();
+        // A machine that is about to go down must not leave a connection behind that only looks alive.
+        if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            looked = Some(Instant::now());
             match spool.settle()? {
                 Life::Running(_) | Life::Ended(_) => {}
+                Life::Away => {
+                    let what = format!("order {id} is on its way to a test kernel or home");
+                    return Err(Unable::refused("away", what));
+                }
                 // `start` died between order and worker: only another `start` helps.
                 Life::Accepted | Life::Orphaned(_) if !spool.dir.exists() => return Err(unknown()),
                 Life::Accepted | Life::Orphaned(_) => {}

@@ -3,7 +3,7 @@
 use crate::root::Root;
 use crate::spool::Spool;
 use crate::trouble::{Because, Unable};
-use crate::{build, process, sha};
+use crate::{build, journey, process, sha};
 use protocol::{Probe, VERSION};
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,6 +60,7 @@ pub fn probe(root: &Root) -> Result<Probe, Unable> {
             .open("/dev/kvm")
             .is_ok(),
         disk_free_mib: root.free_mib(),
+        boot: journey::facts(root),
         orders,
     })
 }

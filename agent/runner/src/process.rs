@@ -1,5 +1,6 @@
 //! Processes as `/proc` shows them: who is alive, who descends from whom, and how a whole tree of them is ended.
 
+use crate::system;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -43,7 +44,7 @@ impl Identity {
 }
 
 pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+    fs::read_to_string(system::path("/proc/sys/kernel/random/boot_id"))
         .unwrap_or_default()
         .trim()
         .to_string()

@@ -3,6 +3,7 @@
 //! `spool/<order>/` holds `order.json`, `worker.json` (who works), `events.ndjson` and `work/` (scratch). Only the
 //! worker appends; once it is dead, whoever notices appends the missing report, exactly once, under the lock.
 
+use crate::journey::{self, Journey, Whereabouts};
 use crate::process::Identity;
 use crate::root::{Root, lock, write_atomically};
 use crate::trouble::{Because, Trouble};
@@ -20,6 +21,7 @@ const TAIL_BYTES: u64 = 256 << 10;
 pub struct Spool {
     pub id: String,
     pub dir: PathBuf,
+    root: PathBuf,
 }
 
 /// What a spool's state is, judged from disk and `/proc`.
@@ -30,15 +32,19 @@ pub enum Life {
     Running(Identity),
     /// The worker is gone and left no report.
     Orphaned(Identity),
+    /// On its way to a test kernel or home: nobody works, and all is well.
+    Away,
     Ended(Report),
 }
 
 impl Spool {
     pub fn find(root: &Root, id: &str) -> Option<Spool> {
         let dir = root.spool(id);
-        dir.join("order.json")
-            .exists()
-            .then(|| Spool { id: id.into(), dir })
+        dir.join("order.json").exists().then(|| Spool {
+            id: id.into(),
+            dir,
+            root: root.dir.clone(),
+        })
     }
 
     pub fn all(root: &Root) -> Vec<Spool> {
@@ -72,6 +78,7 @@ impl Spool {
         Ok(Spool {
             id: order.id.clone(),
             dir,
+            root: root.dir.clone(),
         })
     }
 
@@ -112,15 +119,41 @@ impl Spool {
         }
         match worker {
             None => Life::Accepted,
-            Some(worker) if alive => Life::Running(worker),
-            Some(worker) => Life::Orphaned(worker),
+            Some(worker) => match self.whereabouts(alive) {
+                None | Some(Whereabouts::Here) if alive => Life::Running(worker),
+                None | Some(Whereabouts::Here) => Life::Orphaned(worker),
+                Some(_) => Life::Away,
+            },
         }
+    }
+
+    /// Of an order that travels.
+    fn whereabouts(&self, at_work: bool) -> Option<Whereabouts> {
+        let journey = Journey::read(self)?;
+        let order = self.order().ok()?;
+        let trip = journey::trip_of(&order)?;
+        Some(journey.whereabouts(&self.id, trip, at_work))
+    }
+
+    pub fn has_ended(&self) -> bool {
+        matches!(
+            last_line(&self.events()),
+            Some(Line {
+                event: Event::Report(_),
+                ..
+            })
+        )
     }
 
     /// As `life`, but what a dead worker left is cleared away and reported first.
     pub fn settle(&self) -> Result<Life, Trouble> {
-        let Life::Orphaned(worker) = self.life() else {
-            return Ok(self.life());
+        let worker = match self.life() {
+            Life::Orphaned(worker) => worker,
+            Life::Away => {
+                self.settle_journey()?;
+                return Ok(self.life());
+            }
+            other @ (Life::Accepted | Life::Running(_) | Life::Ended(_)) => return Ok(other),
         };
         let what = if worker.same_boot() {
             "the agent's worker was killed before it reported".to_string()
@@ -128,13 +161,25 @@ impl Spool {
             "the machine restarted while the order ran".to_string()
         };
         crate::process::end_worker(&worker, &self.id);
+        journey::unstage(self);
         self.conclude(Report::Trouble { what })?;
         Ok(self.life())
     }
 
+    fn settle_journey(&self) -> Result<(), Trouble> {
+        let at_work = self.worker().is_some_and(|w| w.is_alive());
+        match self.whereabouts(at_work) {
+            Some(whereabouts @ (Whereabouts::BackHome | Whereabouts::Stuck)) => {
+                journey::settle(self, whereabouts)
+            }
+            Some(Whereabouts::Stranded) => journey::take_up(&self.root),
+            Some(Whereabouts::Here | Whereabouts::Away) | None => Ok(()),
+        }
+    }
+
     pub fn state(&self) -> Result<OrderState, Trouble> {
         let running = match self.settle()? {
-            Life::Running(_) => true,
+            Life::Running(_) | Life::Away => true,
             Life::Accepted | Life::Orphaned(_) | Life::Ended(_) => false,
         };
         Ok(OrderState {

@@ -1,6 +1,7 @@
 //! `start`: takes an order in, fences off late ones, and leaves a detached worker behind.
 
 use crate::content;
+use crate::journey;
 use crate::process::MARK;
 use crate::root::{Root, check_name};
 use crate::spool::{Life, Spool};
@@ -38,7 +39,9 @@ pub fn start(root: &Root, mut input: impl Read) -> Result<Started, Unable> {
         // Whoever took it in may have died before a worker began.
         return match spool.settle()? {
             Life::Accepted => launch(root, &spool).map(|()| Started { fresh: true }),
-            Life::Running(_) | Life::Orphaned(_) | Life::Ended(_) => Ok(Started { fresh: false }),
+            Life::Running(_) | Life::Away | Life::Orphaned(_) | Life::Ended(_) => {
+                Ok(Started { fresh: false })
+            }
         };
     }
     let highest = root.token()?;
@@ -50,9 +53,13 @@ pub fn start(root: &Root, mut input: impl Read) -> Result<Started, Unable> {
         return Err(Unable::refused("old_token", message));
     }
     for other in Spool::all(root) {
-        if let Life::Running(_) = other.settle()? {
+        if let Life::Running(_) | Life::Away = other.settle()? {
             return Err(Unable::refused("busy", format!("order {} is running", other.id)));
         }
+    }
+    if let Some(id) = journey::order_of_this_boot() {
+        let message = format!("this is the test kernel of order {id}; the machine is about to go home");
+        return Err(Unable::refused("busy", message));
     }
     let needed = match order.work {
         Work::Build(_) => LEAST_FREE_FOR_BUILD_MIB,

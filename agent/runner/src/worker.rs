@@ -4,7 +4,7 @@ use crate::process::{self, Identity};
 use crate::root::Root;
 use crate::spool::{Spool, Writer};
 use crate::trouble::{Because, Trouble, Unable};
-use crate::{build, measure};
+use crate::{build, journey, measure};
 use protocol::{Event, Phase, Report, Work};
 use std::fs;
 use std::io::Write;
@@ -61,7 +61,7 @@ pub fn main(root: &Root, id: &str) -> Result<ExitCode, Unable> {
         work,
     };
     let limit = Duration::from_secs(order.deadline_s.into());
-    guard_deadline(out.clone(), order.id.clone(), limit);
+    guard_deadline(out.clone(), spool.clone(), limit);
     let performed = std::panic::catch_unwind(AssertUnwindSafe(|| match &order.work {
         Work::Build(order) => build::build(&ctx, order),
         Work::Measure(order) => measure::measure(&ctx, order),
@@ -76,7 +76,7 @@ pub fn main(root: &Root, id: &str) -> Result<ExitCode, Unable> {
             }
         }
     };
-    end(&out, &order.id, report);
+    end(&out, &spool, report);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,24 +95,25 @@ fn detach() -> Result<(), Trouble> {
 }
 
 /// Ends the order by itself, whatever hangs: nobody may be there to cancel it.
-fn guard_deadline(out: Arc<Writer>, id: String, limit: Duration) {
+fn guard_deadline(out: Arc<Writer>, spool: Spool, limit: Duration) {
     std::thread::spawn(move || {
         std::thread::sleep(limit);
         let what = format!("the order's deadline of {} s passed", limit.as_secs());
-        end(&out, &id, Report::Trouble { what });
+        end(&out, &spool, Report::Trouble { what });
         std::process::exit(0);
     });
 }
 
 /// Closes the spool first, so that what dies now does not write a report of its own.
-fn end(out: &Writer, id: &str, report: Report) {
+fn end(out: &Writer, spool: &Spool, report: Report) {
     if !out.close() {
         // The other thread is ending the order and then the process.
         loop {
             std::thread::park();
         }
     }
-    let gone = process::end_tree(std::process::id() as i32, Some(id));
+    let gone = process::end_tree(std::process::id() as i32, Some(&spool.id));
+    journey::unstage(spool);
     let report = if gone {
         report
     } else {

@@ -4,12 +4,14 @@
 //! depends on is copied into the store by digest when it is submitted, so editing a file never changes a
 //! running search. Relative paths are relative to the file that names them.
 
+pub mod boot;
 pub mod machine;
 pub mod notify;
 pub mod tree;
 pub mod workload;
 
-pub use machine::{Address, BootMethod, Machine, Role, Ssh};
+pub use boot::BootMethod;
+pub use machine::{Address, Machine, Role, Ssh};
 pub use notify::{Mail, Tls, Webhook};
 pub use tree::{BuildRecipe, Tree};
 pub use workload::{MetricDef, ParserChoice, Workload};

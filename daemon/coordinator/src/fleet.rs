@@ -41,6 +41,10 @@ pub struct Limits {
     /// Pause before the first new connection; it doubles up to `back_off_max`.
     pub back_off: Duration,
     pub back_off_max: Duration,
+    /// A machine on its way to a test kernel or home is asked again after so long.
+    pub away: Duration,
+    /// `silence` of a machine that travels: a kernel may die under the connection.
+    pub trip_silence: Duration,
     /// Without any progress for so long an order is given up as unreachable.
     pub give_up: Duration,
 }
@@ -54,6 +58,8 @@ impl Default for Limits {
             transfer: Duration::from_secs(600),
             back_off: Duration::from_millis(500),
             back_off_max: Duration::from_secs(30),
+            away: Duration::from_secs(1),
+            trip_silence: Duration::from_secs(3 * protocol::HEARTBEAT_S),
             give_up: Duration::from_secs(900),
         }
     }
@@ -257,6 +263,15 @@ impl Fleet {
             Reach::Local => local::call(&reached.name, args[0], &argv, feed, stall),
             Reach::Ssh(ssh) => ssh.call(args[0], &argv, feed, stall).await,
         }
+    }
+
+    /// Connections that are kept for the machine lead to a kernel that is going down.
+    fn hang_up(&self, machine: &str) -> Result<(), FleetError> {
+        match &self.reached(machine)?.reach {
+            Reach::Local => {}
+            Reach::Ssh(ssh) => ssh.hang_up(),
+        }
+        Ok(())
     }
 
     fn reached(&self, machine: &str) -> Result<&Reached, FleetError> {

@@ -55,6 +55,9 @@ fn what_the_examples_comment_out_is_valid_too() {
     let machine: coordinator::config::Machine =
         toml::from_str(&whole(project().join("config/machines/local.toml"))).unwrap();
     assert!(machine.ssh.is_some());
+    let rack = std::fs::read_to_string(project().join("config/machines/rack.toml.example")).unwrap();
+    let rack: coordinator::config::Machine = toml::from_str(&rack).unwrap();
+    assert!(rack.boot.trip().is_some_and(|trip| trip.firmware_limit_s == 1200));
 }
 
 /// Every choice of every parameter makes a case, and no `{name}` is left in its commands but the agent's.

@@ -17,6 +17,7 @@ unsafe extern "C" {
         offset: i64,
     ) -> *mut c_void;
     fn munmap(at: *mut c_void, bytes: usize) -> c_int;
+    fn ioctl(fd: c_int, request: u64, argument: *mut c_int) -> c_int;
 }
 
 /// std starts children by `posix_spawn` only where it finds these two weakly linked; a static link leaves them out
@@ -84,4 +85,12 @@ pub fn set_console_level(level: i32) {
     const SET_LEVEL: c_int = 8;
     // SAFETY: this kind reads no buffer.
     unsafe { klogctl(SET_LEVEL, std::ptr::null_mut(), level) };
+}
+
+/// `WDIOC_SETTIMEOUT` (linux/watchdog.h); a device that cannot do it keeps its own.
+pub fn set_watchdog_timeout(fd: c_int, seconds: c_int) {
+    const SET_TIMEOUT: u64 = 0xc004_5706;
+    let mut seconds = seconds;
+    // SAFETY: the call reads and writes one int, which lives through it.
+    unsafe { ioctl(fd, SET_TIMEOUT, &raw mut seconds) };
 }

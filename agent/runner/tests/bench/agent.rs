@@ -14,6 +14,7 @@ pub struct Agent {
     pub root: PathBuf,
     /// Removed with the agent; none where the root stays.
     pub _dir: Option<tempfile::TempDir>,
+    pub envs: Vec<(String, String)>,
 }
 
 impl Agent {
@@ -23,6 +24,7 @@ impl Agent {
             program: PROGRAM.into(),
             root: dir.path().join("root"),
             _dir: Some(dir),
+            envs: vec![],
         }
     }
 
@@ -36,6 +38,7 @@ impl Agent {
             .arg("--root")
             .arg(self.root())
             .args(verb)
+            .envs(self.envs.iter().map(|(k, v)| (k, v)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
@@ -57,7 +60,9 @@ impl Agent {
     pub fn refusal(&self, verb: &[&str], input: &[u8]) -> String {
         let output = self.call(verb, input);
         assert_eq!(output.status.code(), Some(2), "{verb:?}: {output:?}");
-        serde_json::from_slice::<Refusal>(&output.stdout).unwrap().kind
+        // Lines of an order may come before it.
+        let last = output.stdout.trim_ascii_end().rsplit(|b| *b == b'\n').next();
+        serde_json::from_slice::<Refusal>(last.unwrap()).unwrap().kind
     }
 
     pub fn start(&self, order: &Order) -> Started {
@@ -106,6 +111,9 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
+        if self._dir.is_none() {
+            return; // Whoever keeps the root ends its processes as well.
+        }
         for order in self.ask::<Probe>(&["probe"], b"").orders {
             let _: Cancelled = self.ask(&["cancel", &order.id], b"");
         }

@@ -5,6 +5,8 @@ mod console;
 mod cpio;
 mod digest;
 mod frames;
+mod journey;
 mod life;
 mod none;
+mod played;
 mod trees;

@@ -1,5 +1,6 @@
 //! A machine: how it is reached, what it does, how it boots.
 
+use super::boot::{BootMethod, check_boot};
 use super::is_name;
 use super::tree::default_arch;
 use anyhow::ensure;
@@ -82,56 +83,6 @@ pub struct Ssh {
     pub key_file: Option<PathBuf>,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
-pub enum BootMethod {
-    Qemu {
-        #[serde(default = "default_qemu")]
-        program: String,
-        #[serde(default = "default_qemu_machine")]
-        machine: String,
-        #[serde(default = "default_accel")]
-        accel: protocol::Accel,
-        #[serde(default)]
-        icount: bool,
-        #[serde(default = "default_memory_mib")]
-        memory_mib: u32,
-        #[serde(default = "default_cpus")]
-        cpus: u32,
-        #[serde(default)]
-        append: String,
-        #[serde(default)]
-        extra_args: Vec<String>,
-        #[serde(default = "default_boot_limit_s")]
-        boot_limit_s: u32,
-        #[serde(default = "default_silence_limit_s")]
-        silence_limit_s: u32,
-    },
-    None,
-}
-
-fn default_qemu() -> String {
-    "qemu-system-x86_64".into()
-}
-fn default_qemu_machine() -> String {
-    "microvm,rtc=on,isa-serial=on".into()
-}
-fn default_accel() -> protocol::Accel {
-    protocol::Accel::Auto
-}
-fn default_memory_mib() -> u32 {
-    128
-}
-fn default_cpus() -> u32 {
-    1
-}
-fn default_boot_limit_s() -> u32 {
-    120
-}
-fn default_silence_limit_s() -> u32 {
-    60
-}
-
 pub(super) fn check_machine(machine: &Machine) -> anyhow::Result<()> {
     ensure!(
         is_name(&machine.name),
@@ -147,21 +98,9 @@ pub(super) fn check_machine(machine: &Machine) -> anyhow::Result<()> {
         !remote || machine.ssh.is_some(),
         "a machine reached over SSH needs [ssh] with its host_key"
     );
-    if let BootMethod::Qemu {
-        icount: true,
-        cpus,
-        accel,
-        ..
-    } = &machine.boot
-    {
-        ensure!(
-            *cpus == 1,
-            "boot.icount counts instructions of one CPU: set cpus = 1"
-        );
-        ensure!(
-            *accel == protocol::Accel::Tcg,
-            "boot.icount needs accel = \"tcg\""
-        );
-    }
-    Ok(())
+    ensure!(
+        remote || machine.boot.trip().is_none(),
+        "this daemon's own machine cannot be booted into a test kernel: it would take the daemon with it"
+    );
+    check_boot(&machine.boot)
 }

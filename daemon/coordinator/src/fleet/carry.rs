@@ -3,7 +3,7 @@
 use super::call::{Call, Feed};
 use super::{Fleet, FleetError, Reached, install};
 use bytes::{Buf, BytesMut};
-use protocol::{Event, Line, Names, Order, Report, Stored};
+use protocol::{Event, Line, Names, Order, Report, Stored, Trip, Work};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -51,18 +51,25 @@ pub async fn carry(
     from_line: u64,
     lines: &mpsc::Sender<Line>,
 ) -> Result<Report, FleetError> {
-    let mut patience = Patience::new(fleet, machine)?;
+    let trip = match &order.work {
+        Work::Measure(measure) => measure.boot.trip(),
+        Work::Build(_) => None,
+    };
+    let mut patience = Patience::new(fleet, machine, trip)?;
     while let Err(e) = prepare(fleet, machine, order, supplies).await {
         patience.wait(&order.id, e).await?;
     }
     let mut next = from_line;
     loop {
         let before = next;
-        match follow(fleet, machine, &order.id, &mut next, lines).await {
+        match follow(fleet, machine, &order.id, patience.silence, &mut next, lines).await {
             Ok(report) => return Ok(report),
             Err(e) => {
+                if e.is_away() {
+                    fleet.hang_up(machine)?;
+                }
                 if next > before {
-                    patience = Patience::new(fleet, machine)?;
+                    patience = Patience::new(fleet, machine, trip)?;
                 }
                 patience.wait(&order.id, e).await?;
             }
@@ -77,22 +84,42 @@ struct Patience<'a> {
     pause_max: Duration,
     until: Instant,
     broken_calls: u32,
+    silence: Duration,
+    away: Duration,
 }
 
 impl<'a> Patience<'a> {
-    fn new(fleet: &'a Fleet, machine: &str) -> Result<Patience<'a>, FleetError> {
+    /// A machine that travels is out of reach for as long as its boots take, and is looked for all the time: each
+    /// second after it is back is lost.
+    fn new(fleet: &'a Fleet, machine: &str, trip: Option<&Trip>) -> Result<Patience<'a>, FleetError> {
         let limits = &fleet.inner.limits;
+        let way_s = trip.map_or(0, |t| t.shutdown_limit_s + t.firmware_limit_s + t.boot_limit_s);
+        let way = Duration::from_secs(way_s.into());
         Ok(Patience {
             reached: fleet.reached(machine)?,
             pause: limits.back_off,
-            pause_max: limits.back_off_max,
-            until: Instant::now() + limits.give_up,
+            pause_max: if trip.is_some() {
+                limits.away
+            } else {
+                limits.back_off_max
+            },
+            until: Instant::now() + limits.give_up + 2 * way,
             broken_calls: 0,
+            silence: if trip.is_some() {
+                limits.trip_silence
+            } else {
+                limits.silence
+            },
+            away: limits.away,
         })
     }
 
     /// Pauses before the next try, or gives the error back: it does not pass, or has lasted too long.
     async fn wait(&mut self, order: &str, error: FleetError) -> Result<(), FleetError> {
+        if error.is_away() && Instant::now() < self.until {
+            tokio::time::sleep(self.away).await;
+            return Ok(());
+        }
         let may_pass = match &error {
             // The call was killed (a reboot, the OOM killer), or the agent is no longer where it was put.
             FleetError::Agent { .. } => {
@@ -208,14 +235,13 @@ async fn follow(
     fleet: &Fleet,
     machine: &str,
     order: &str,
+    silence: Duration,
     next: &mut u64,
     lines: &mpsc::Sender<Line>,
 ) -> Result<Report, FleetError> {
     let from = next.to_string();
     let args = ["follow", order, "--from", &from];
-    let mut call = fleet
-        .call(machine, &args, Feed::Nothing, fleet.inner.limits.silence)
-        .await?;
+    let mut call = fleet.call(machine, &args, Feed::Nothing, silence).await?;
     let protocol = |what: String| FleetError::Protocol {
         machine: machine.into(),
         verb: "follow".into(),

@@ -86,4 +86,9 @@ impl FleetError {
     pub fn is_passing(&self) -> bool {
         matches!(self, FleetError::Unreachable { .. })
     }
+
+    /// The machine is between two kernels, as its order wants it.
+    pub fn is_away(&self) -> bool {
+        matches!(self, FleetError::Refused { refusal, .. } if refusal.kind == "away")
+    }
 }

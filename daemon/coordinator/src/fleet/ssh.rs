@@ -207,6 +207,11 @@ impl Ssh {
         Ok((link, permit))
     }
 
+    /// Lets go of idle connections.
+    pub fn hang_up(&self) {
+        self.links.lock().expect("no holder panics").clear();
+    }
+
     fn kept(&self) -> Option<Link> {
         let mut links = self.links.lock().expect("no holder panics");
         links.retain(Link::is_alive);

@@ -2,7 +2,6 @@
 
 use super::{Passes, order::read};
 use crate::case::Case;
-use crate::config::BootMethod;
 use crate::post::report::{CommitText, End, Ending, Evidence, Spent, render};
 use crate::store::bisections::Open;
 use crate::store::notices::Words;
@@ -70,9 +69,9 @@ fn spent(account: &Account, time_s: f64) -> Spent {
 fn machine(p: &Passes, name: &str) -> String {
     match p.config.machines.get(name) {
         None => name.to_string(),
-        Some(m) => match &m.boot {
-            BootMethod::Qemu { .. } => format!("{name} (qemu, {})", m.arch),
-            BootMethod::None => format!("{name} ({})", m.arch),
+        Some(m) => match m.boot.word() {
+            Some(how) => format!("{name} ({how}, {})", m.arch),
+            None => format!("{name} ({})", m.arch),
         },
     }
 }

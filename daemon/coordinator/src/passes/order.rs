@@ -1,5 +1,7 @@
 //! From what is stored to what an agent is told: orders, supplies, deadlines, lanes.
 
+mod lane;
+
 use crate::case::{Case, Definition, RecipeDef, localversion};
 use crate::config::{BootMethod, Machine};
 use crate::fleet::{Supplies, TreeSupply};
@@ -9,7 +11,8 @@ use crate::store::attempts::{Carried, CarriedWork};
 use crate::store::machines::Configured;
 use crate::tree::TreeError;
 use anyhow::{Context, anyhow};
-use protocol::{Bench, Boot, Build, CommandBuild, ImageManifest, Kbuild, Measure, Order, Qemu, Recipe, Work};
+use lane::boot;
+use protocol::{Bench, Boot, Build, CommandBuild, ImageManifest, Kbuild, Measure, Order, Recipe, Work};
 
 /// Set-up and tear-down commands have no limit of their own; each may take as long as a run, and at least this.
 const STEP_LIMIT_S: u64 = 60;
@@ -42,11 +45,19 @@ fn measure_s(boot: &Boot, bench: &Bench) -> u64 {
     let boot_s = match boot {
         Boot::Qemu(qemu) => u64::from(qemu.boot_limit_s) + BOOT_EXTRAS_S,
         Boot::None => BOOT_EXTRAS_S,
+        Boot::Kexec(_) | Boot::Oneshot(_) | Boot::Commands(_) => {
+            boot.trip().map_or(0, trip_s) + BOOT_EXTRAS_S
+        }
     };
     let step_s = u64::from(bench.run_limit_s).max(STEP_LIMIT_S);
     let steps = (bench.setup.len() + bench.teardown.len()) as u64;
     let runs = u64::from(bench.warmup_runs) + u64::from(bench.runs);
     boot_s + steps * step_s + runs * u64::from(bench.run_limit_s)
+}
+
+/// There and home again; the agent itself counts only the time in which a kernel runs.
+pub fn trip_s(trip: &protocol::Trip) -> u64 {
+    2 * u64::from(trip.shutdown_limit_s + trip.firmware_limit_s + trip.boot_limit_s)
 }
 
 /// Can this machine make kernels of the recipe's architecture? Cross compilers are not assumed.
@@ -215,35 +226,6 @@ fn tree_supply(p: &Passes, tree: &str, oid: String, bases: Vec<String>) -> TreeS
                 Ok(Box::pin(pack) as crate::fleet::PackStream)
             })
         }),
-    }
-}
-
-fn boot(lane: &BootMethod) -> Boot {
-    match lane.clone() {
-        BootMethod::Qemu {
-            program,
-            machine,
-            accel,
-            icount,
-            memory_mib,
-            cpus,
-            append,
-            extra_args,
-            boot_limit_s,
-            silence_limit_s,
-        } => Boot::Qemu(Qemu {
-            program,
-            machine,
-            accel,
-            icount,
-            memory_mib,
-            cpus,
-            append,
-            extra_args,
-            boot_limit_s,
-            silence_limit_s,
-        }),
-        BootMethod::None => Boot::None,
     }
 }
 
