@@ -26,6 +26,8 @@ pub fn machine(name: &str, address: Address, work_dir: PathBuf, ssh: Option<Ssh>
         work_dir,
         boot,
         ssh,
+        power: None,
+        console: None,
         grace_s: 10,
     }
 }

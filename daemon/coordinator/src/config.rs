@@ -11,7 +11,7 @@ pub mod tree;
 pub mod workload;
 
 pub use boot::BootMethod;
-pub use machine::{Address, Machine, Role, Ssh};
+pub use machine::{Address, Console, Machine, Power, Role, Ssh};
 pub use notify::{Mail, Tls, Webhook};
 pub use tree::{BuildRecipe, Tree};
 pub use workload::{MetricDef, ParserChoice, Workload};

@@ -9,6 +9,7 @@ mod carry;
 mod error;
 mod install;
 mod local;
+pub mod power;
 mod ssh;
 
 pub use carry::{PackStream, Supplies, TreeSupply};
@@ -81,6 +82,8 @@ struct Reached {
     name: String,
     work_dir: PathBuf,
     reach: Reach,
+    /// When the agent last said anything that was not `away`, heartbeats counted.
+    heard: std::sync::Mutex<Option<std::time::Instant>>,
     /// Trees this process has put there, the newest last: bases for thin packs.
     trees: std::sync::Mutex<Vec<String>>,
 }
@@ -116,14 +119,15 @@ impl Fleet {
                     &mut hosts,
                 )?),
             };
-            let (name, work_dir, trees) = (name.clone(), machine.work_dir.clone(), Default::default());
+            let (name, work_dir) = (name.clone(), machine.work_dir.clone());
             reached.insert(
                 name.clone(),
                 Reached {
                     name,
                     work_dir,
                     reach,
-                    trees,
+                    heard: Default::default(),
+                    trees: Default::default(),
                 },
             );
         }
@@ -263,6 +267,13 @@ impl Fleet {
             Reach::Local => local::call(&reached.name, args[0], &argv, feed, stall),
             Reach::Ssh(ssh) => ssh.call(args[0], &argv, feed, stall).await,
         }
+    }
+
+    /// How long ago a line or heartbeat of an order came from the machine.
+    pub fn silent_for(&self, machine: &str) -> Option<Duration> {
+        let reached = self.inner.machines.get(machine)?;
+        let heard = *reached.heard.lock().expect("no holder panics");
+        heard.map(|at| at.elapsed())
     }
 
     /// Connections that are kept for the machine lead to a kernel that is going down.

@@ -18,6 +18,7 @@ pub mod evidence;
 pub mod finish;
 pub mod order;
 pub mod sweep;
+pub mod travel;
 
 use crate::config::Config;
 use crate::fleet::Fleet;

@@ -10,3 +10,4 @@ mod life;
 mod none;
 mod played;
 mod trees;
+mod wait;

@@ -3,16 +3,15 @@
 //! all.
 
 use crate::agent::Agent;
+use crate::wait;
 use protocol::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 pub const HOME: &str = "6.1.0-home";
 pub const TEST: &str = "6.1.0-test";
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// `$M` is the machine's folder. What a boot of the test kernel comes to is in `$M/fate`.
 const LIBRARY: &str = r#"
@@ -170,42 +169,24 @@ impl Machine {
     }
 
     pub fn until(&self, what: &str, done: impl Fn() -> bool) {
-        let start = Instant::now();
-        while !done() {
-            assert!(
-                start.elapsed() < LIMIT,
-                "waited for {what}\n{}",
-                self.read("hook.log")
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait::until(what, || done().then_some(()));
     }
 
     /// All lines of an order, over as many calls of `follow` as the boots take: a call may be killed with the machine.
     pub fn carry(&self, id: &str) -> Vec<Line> {
-        let start = Instant::now();
         let mut all: Vec<Line> = Vec::new();
-        loop {
-            assert!(
-                start.elapsed() < LIMIT,
-                "no end: {all:?}\n{}",
-                self.read("hook.log")
-            );
+        wait::until("the order's end", || {
             let next = all.len() as u64;
             let output = self.agent.call(&["follow", id, "--from", &next.to_string()], b"");
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            all.extend(
-                text.lines()
-                    .filter_map(|l| serde_json::from_str::<Line>(l).ok())
-                    .filter(|l| l.event != Event::Heartbeat),
-            );
-            if matches!(all.last().map(|l| &l.event), Some(Event::Report(_))) {
-                return all;
-            }
+            let lines = text.lines().filter_map(|l| serde_json::from_str::<Line>(l).ok());
+            all.extend(lines.filter(|l| l.event != Event::Heartbeat));
+            let ended = matches!(all.last().map(|l| &l.event), Some(Event::Report(_)));
             let away = output.status.code() == Some(2) && text.contains("\"away\"");
-            assert!(away || output.status.code().is_none(), "{output:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            assert!(ended || away || output.status.code().is_none(), "{output:?}");
+            ended.then_some(())
+        });
+        all
     }
 
     pub fn boots(&self) -> Vec<String> {

@@ -66,6 +66,7 @@ impl Lab {
             program: static_agent(),
             root: dir.join("root"),
             _dir: None,
+            envs: vec![],
         };
         // Tokens rise over all runs of this test.
         let token = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() * 1000;

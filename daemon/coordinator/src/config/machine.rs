@@ -23,6 +23,9 @@ pub struct Machine {
     pub work_dir: PathBuf,
     pub boot: BootMethod,
     pub ssh: Option<Ssh>,
+    /// Run by the daemon. Without it a machine that hangs stays away until somebody walks there.
+    pub power: Option<Power>,
+    pub console: Option<Console>,
     /// Seconds added to an order's own limits before the agent gives up by itself.
     #[serde(default = "default_grace_s")]
     pub grace_s: u32,
@@ -83,6 +86,35 @@ pub struct Ssh {
     pub key_file: Option<PathBuf>,
 }
 
+/// Commands of the machine's power control (ipmitool, a PDU's, a hypervisor's), argv each.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Power {
+    #[serde(default)]
+    pub on: Vec<String>,
+    #[serde(default)]
+    pub off: Vec<String>,
+    /// Off and on again; without it, `off` and then `on`.
+    #[serde(default)]
+    pub cycle: Vec<String>,
+    /// Says on or off; for people.
+    #[serde(default)]
+    pub status: Vec<String>,
+    #[serde(default = "default_power_limit_s")]
+    pub limit_s: u32,
+}
+
+fn default_power_limit_s() -> u32 {
+    60
+}
+
+/// A command whose output is the machine's console as it comes (`ipmitool sol activate`, `console`, `socat`).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Console {
+    pub command: Vec<String>,
+}
+
 pub(super) fn check_machine(machine: &Machine) -> anyhow::Result<()> {
     ensure!(
         is_name(&machine.name),
@@ -102,5 +134,14 @@ pub(super) fn check_machine(machine: &Machine) -> anyhow::Result<()> {
         remote || machine.boot.trip().is_none(),
         "this daemon's own machine cannot be booted into a test kernel: it would take the daemon with it"
     );
+    if let Some(power) = &machine.power {
+        ensure!(
+            !power.cycle.is_empty() || !(power.on.is_empty() || power.off.is_empty()),
+            "[power] needs cycle, or on and off"
+        );
+    }
+    if let Some(console) = &machine.console {
+        ensure!(!console.command.is_empty(), "[console] needs a command");
+    }
     check_boot(&machine.boot)
 }

@@ -264,6 +264,7 @@ async fn follow(
                 let stdout = [&raw[..], b"\n", &text[..]].concat();
                 return Err(ended_without_report(call, machine, stdout).await);
             };
+            *fleet.reached(machine)?.heard.lock().expect("no holder panics") = Some(Instant::now());
             if let Some(report) = hand_on(machine, line, next, lines).await? {
                 let _ = tokio::time::timeout(END_WAIT, call.end(machine)).await;
                 return Ok(report);

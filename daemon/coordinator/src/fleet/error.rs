@@ -69,6 +69,12 @@ pub enum FleetError {
     /// What was to be sent could not be read here.
     #[error("cannot supply machine `{machine}`: {what}")]
     Supply { machine: String, what: String },
+    #[error("power control of machine `{machine}` failed: `{command}`: {what}")]
+    Power {
+        machine: String,
+        command: String,
+        what: String,
+    },
     #[error("the order on machine `{machine}` is no longer followed: nobody takes its lines")]
     Abandoned { machine: String },
 }

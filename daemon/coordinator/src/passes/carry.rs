@@ -2,6 +2,7 @@
 //!
 //! The agent works on by itself; a carrier only listens. One that dies costs a `follow` by the next.
 
+use super::travel::{self, Travel, Turn};
 use super::{Passes, finish, order};
 use crate::fleet::FleetError;
 use crate::store::attempts::{Carried, CarriedWork, LEASE_S, LogKind, LogLine};
@@ -103,6 +104,12 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
     if carried.seen_lines == 0 {
         announce(p, carried).await?;
     }
+    let mut travel = match &carried.work {
+        CarriedWork::Measure { lane, .. } => {
+            travel::watch(machine, &order::read("lane", lane)?, carried.seen_lines > 0)
+        }
+        CarriedWork::Build { .. } => None,
+    };
     let (send, mut lines) = mpsc::channel(256);
     let from = carried.seen_lines.cast_unsigned();
     let mut work = pin!(async {
@@ -124,7 +131,13 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
     let report: Result<Report, FleetError> = loop {
         tokio::select! {
             done = &mut work => break done,
+            turn = turn(&mut travel, p) => match turn? {
+                Turn::Console(text) => p.store.keep_console(carried.id, &text).await?,
+                Turn::Cycle => if let Some(travel) = &mut travel { travel.cycle(p, carried.id) },
+                Turn::Stranded(what) => return stranded(p, carried, &what).await,
+            },
             Some(line) = lines.recv() => {
+                if let Some(travel) = &mut travel { travel.line(&line.event) }
                 kept.take(line);
                 if kept.waiting.len() >= KEEP_LINES {
                     kept.keep(p).await?;
@@ -143,6 +156,7 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
             }
             () = &mut gone => {
                 let what = "nothing was heard past its deadline".to_string();
+                if travel.is_some() { return stranded(p, carried, &what).await }
                 return Ok(Carry::unreported(Ending::Gone { what }));
             }
             () = stop.cancelled() => {
@@ -155,10 +169,20 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
         kept.take(line);
     }
     kept.keep(p).await?;
+    let report = match (report, &mut travel) {
+        (Ok(report), Some(travel)) => {
+            p.store.keep_console(carried.id, &travel.rest()).await?;
+            Ok(travel.judge(report))
+        }
+        (report, _) => report,
+    };
     match report {
         Ok(report) => {
             let runs = runs(p, carried.id).await?;
-            let ending = finish::ending(carried, &report, &runs)?;
+            let ending = match unconfirmed(p, carried, &report, travel.is_some()).await? {
+                Some(trouble) => trouble,
+                None => finish::ending(carried, &report, &runs)?,
+            };
             Ok(Carry::Ended(
                 Box::new(ending),
                 Some(serde_json::to_value(&report)?),
@@ -166,6 +190,42 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
         }
         Err(error) => without_report(p, carried, &kept, error).await,
     }
+}
+
+async fn turn(travel: &mut Option<Travel>, p: &Passes) -> anyhow::Result<Turn> {
+    match travel {
+        Some(travel) => travel.turn(p).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A boot of real hardware that fails once may be the hardware's: it counts when a second one has failed as well.
+async fn unconfirmed(
+    p: &Passes,
+    carried: &Carried,
+    report: &Report,
+    travels: bool,
+) -> anyhow::Result<Option<Ending>> {
+    let Report::BootFailed(failed) = report else {
+        return Ok(None);
+    };
+    if !travels || failed.fault == "wrong_kernel" || p.store.boots_failed_before(carried.id).await? > 0 {
+        return Ok(None);
+    }
+    let what = format!(
+        "it did not boot ({}), which counts when a second boot fails as well",
+        failed.fault
+    );
+    Ok(Some(Ending::Trouble { what }))
+}
+
+/// The machine did not come home: it is given nothing any more until somebody has looked at it. Its job goes back, and
+/// the commit has no verdict from it.
+async fn stranded(p: &Passes, carried: &Carried, what: &str) -> anyhow::Result<Carry> {
+    let reason = format!("it did not come home from a test kernel: {what}");
+    tracing::error!(machine = carried.machine, attempt = %carried.id, "quarantined: {reason}");
+    p.store.quarantine(&carried.machine, &reason).await?;
+    Ok(Carry::unreported(Ending::Trouble { what: reason }))
 }
 
 /// What becomes of an attempt whose machine gave no report.
@@ -200,6 +260,7 @@ async fn without_report(
         | FleetError::Install { .. }
         | FleetError::NoAgent { .. }
         | FleetError::Supply { .. }
+        | FleetError::Power { .. }
         | FleetError::Abandoned { .. } => Ok(Carry::unreported(Ending::Trouble {
             what: error.to_string(),
         })),

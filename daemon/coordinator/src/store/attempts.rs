@@ -350,6 +350,38 @@ impl Store {
         Ok(())
     }
 
+    /// A piece of the machine's console, as the daemon heard it.
+    pub async fn keep_console(&self, attempt: Uuid, text: &str) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut tx = self.pool.begin().await?;
+        sqlx::query!(
+            "insert into logs (attempt_id, source, n, kind, text, at)
+             select $1, 'console', coalesce(max(n) + 1, 0), 'console', $2, now()
+             from logs where attempt_id = $1 and source = 'console'",
+            attempt,
+            storable(text)
+        )
+        .execute(&mut *tx)
+        .await?;
+        ring(&mut tx).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Other attempts at the same job whose kernel did not boot.
+    pub async fn boots_failed_before(&self, attempt: Uuid) -> Result<i64> {
+        let count = sqlx::query_scalar!(
+            r#"select count(*) as "count!" from attempts a join attempts b on b.job_id = a.job_id
+               where a.id = $1 and b.id <> a.id and b.report ? 'boot_failed'"#,
+            attempt
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(count)
+    }
+
     /// The benchmark's runs in a spool, as JSON, in order.
     pub async fn runs_of(&self, attempt: Uuid) -> Result<Vec<String>> {
         let rows = sqlx::query_scalar!(

@@ -44,6 +44,17 @@ pub fn machine_of(id: &str) -> Option<(&str, i32)> {
     }
 }
 
+/// A machine's row, locked. Dropped or lifted, it is free again.
+pub struct Fence {
+    tx: sqlx::Transaction<'static, sqlx::Postgres>,
+}
+
+impl Fence {
+    pub async fn lift(self) -> Result<()> {
+        Ok(self.tx.commit().await?)
+    }
+}
+
 impl Store {
     /// Brings the record in line with the configuration: new machines, machines whose settings changed (a new
     /// lane, whose level is measured anew), machines that are configured no more (retired, facts stay).
@@ -189,6 +200,43 @@ impl Store {
         sqlx::query!("update machines set probed_at = null where name = $1", machine)
             .execute(&self.pool)
             .await?;
+        Ok(())
+    }
+
+    /// While this stands nobody else is given the machine, ends its attempt, or holds another fence. None where the
+    /// lease does not hold: then nothing may be done to the machine.
+    pub async fn fence(&self, attempt: Uuid, carrier: &str) -> Result<Option<Fence>> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::query!(
+            "select name from machines where name = (select machine from attempts where id = $1) for no key update",
+            attempt
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        let holds = sqlx::query_scalar!(
+            r#"select exists (select 1 from attempts where id = $1 and carrier = $2 and state = 'held'
+                              and carried_until > clock_timestamp()) as "holds!""#,
+            attempt,
+            carrier
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        Ok(holds.then_some(Fence { tx }))
+    }
+
+    /// Given nothing any more, until an administrator's word.
+    pub async fn quarantine(&self, machine: &str, reason: &str) -> Result<()> {
+        let mut tx = self.pool.begin().await?;
+        raise_all_on(&mut tx, machine).await?;
+        sqlx::query!(
+            "update machines set state = 'quarantined', reason = $2, updated_at = now()
+             where name = $1 and state = 'idle'",
+            machine,
+            super::storable(reason)
+        )
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
         Ok(())
     }
 

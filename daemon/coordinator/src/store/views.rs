@@ -378,9 +378,9 @@ impl Store {
     pub async fn view_console(&self, attempt: Uuid, limit: i64) -> Result<Vec<String>> {
         sqlx::query_scalar!(
             r#"select text as "text!" from
-                 (select n, text from logs where attempt_id = $1 and kind in ('console', 'log')
-                   order by n desc limit $2) t
-               order by n"#,
+                 (select arrived, text from logs where attempt_id = $1 and kind in ('console', 'log')
+                   order by arrived desc limit $2) t
+               order by arrived"#,
             attempt,
             limit
         )
