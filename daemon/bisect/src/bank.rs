@@ -46,8 +46,7 @@ pub const DEAD: u32 = u32::MAX;
 pub struct Row {
     pub y: f64,
     pub hours: f64,
-    /// Variance of this boot's noise relative to a boot of three runs.
-    pub variance_factor: f64,
+    pub runs: u32,
     /// Numbered by first appearance among the rows.
     pub image: u32,
     /// The kernel's place.
@@ -66,6 +65,8 @@ pub struct Settings {
     /// How far outliers reach, and the least noise that the runs within boots allow.
     pub outlier_sd: f64,
     pub least_s: f64,
+    /// Variance of the runs of one boot.
+    pub within: f64,
     /// Whether images may carry offsets: two images compared as they are do not.
     pub offsets: bool,
 }
@@ -189,7 +190,8 @@ impl Bank {
         let image = self.image_slot(row.image);
         let boot = tank::Boot {
             y: row.y,
-            variance_factor: row.variance_factor,
+            runs: row.runs,
+            within: self.settings.within,
             hours: (row.hours - before).max(0.0),
         };
         for node in &mut self.nodes {

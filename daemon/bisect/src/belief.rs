@@ -29,6 +29,7 @@ const LEVEL_STEP: f64 = 0.05;
 /// Least prior standard deviation of delta; a larger gap between the ends widens it.
 const DELTA_SD: f64 = 0.1;
 const NULL_MACHINE: f64 = 0.1;
+const MOST_RUNS: f64 = 5.0;
 
 pub struct MachineBelief {
     pub machine: usize,
@@ -37,6 +38,12 @@ pub struct MachineBelief {
     pub delta: (f64, f64),
     /// Log likelihood of each class, up to a common constant.
     pub log_likelihood: Vec<f64>,
+    /// Log evidence of one change, wherever it is; of none where there is no candidate.
+    pub evidence: f64,
+    /// Boots that were folded.
+    pub rows: usize,
+    /// Variance of the runs of one boot.
+    within: f64,
     pub folded: Arc<Folded>,
 }
 
@@ -116,6 +123,32 @@ impl MachineBelief {
             0.0
         };
         libm::sqrt(self.folded.s2 + modes)
+    }
+
+    /// Variance of a boot of so many runs about its image's level.
+    pub fn boot_variance(&self, runs: u32) -> f64 {
+        let three = self.boot_sd() * self.boot_sd();
+        noise::boot_variance(three, self.within, runs)
+    }
+
+    /// Variance of the mean of these boots.
+    pub fn mean_variance(&self, facts: &Facts<'_>, boots: &[usize]) -> f64 {
+        let of = |&b: &usize| self.boot_variance(facts.boots[b].counted);
+        boots.iter().map(of).sum::<f64>() / (boots.len() * boots.len()).max(1) as f64
+    }
+
+    /// Runs that a boot should have to tell most for its time, warm-up included: `sqrt(c_boot sigma^2 / c_run tau^2)`
+    /// (Cochran 1977, 10.6: the optimum of two-stage sampling).
+    pub fn best_runs(&self, facts: &Facts<'_>) -> u32 {
+        let between = noise::between(self.boot_sd() * self.boot_sd(), self.within).max(0.15 * self.within);
+        let costs = &facts.record.policy.costs;
+        let ratio = costs.boot_s * self.within / (costs.run_s * between);
+        let runs = if ratio.is_finite() && self.within > 0.0 {
+            libm::sqrt(ratio.max(0.0))
+        } else {
+            1.0
+        };
+        libm::round(runs).clamp(1.0, MOST_RUNS) as u32 + facts.summaries.warm_up
     }
 
     /// Probability that the loss is at least `least` (in the direction of `sign`), 'no change' counted in.
@@ -322,6 +355,9 @@ impl Scene<'_> {
             machine,
             p_no_change,
             delta,
+            evidence: evidence(&log_likelihood, self.class_prior),
+            rows: rows.len(),
+            within: self.facts.summaries.within(),
             log_likelihood,
             folded,
         })
@@ -353,11 +389,10 @@ impl Scene<'_> {
             if !stands && fork.is_none() {
                 return None;
             }
-            let summaries = &facts.summaries;
             Some(Row {
                 y: boot.y.clamp(-1e9, 1e9),
                 hours: boot.at_s / 3600.0,
-                variance_factor: variance_factor(boot.counted, summaries.sigma_within, summaries.sigma_boot),
+                runs: boot.counted,
                 image: number(&mut images, kernel.binary),
                 column: if stands { kernel.place } else { u32::MAX },
                 fork,
@@ -391,6 +426,7 @@ impl Scene<'_> {
             fork_sd: if self.span.is_pair() { OTHER_SD } else { FORK_SD },
             outlier_sd: doubled(noise::OUTLIER_SD, range),
             least_s: noise::least(0.85 * self.facts.summaries.sigma_within / libm::sqrt(3.0)),
+            within: self.facts.summaries.within(),
             offsets: !self.span.is_pair(),
         }
     }
@@ -412,19 +448,6 @@ fn number<T: PartialEq>(seen: &mut Vec<T>, what: T) -> u32 {
         seen.len() - 1
     });
     at as u32
-}
-
-/// Variance of a boot of `runs` runs relative to one of three: `(tau^2 + sigma^2/r) / (tau^2 + sigma^2/3)`.
-pub fn variance_factor(runs: u32, sigma_within: f64, sigma_boot: Option<f64>) -> f64 {
-    let within = 1.05 * sigma_within * sigma_within;
-    let boot = sigma_boot.unwrap_or(0.0);
-    let between = (boot * boot - within / 3.0).max(0.15 * within);
-    let three = between + within / 3.0;
-    if three <= 0.0 {
-        1.0
-    } else {
-        (between + within / f64::from(runs.max(1))) / three
-    }
 }
 
 /// `P(no change)`, and the moments of delta given a change.
@@ -452,6 +475,29 @@ fn summary(log_likelihood: &[f64], deltas: &[(f64, f64)], prior: &[f64]) -> (f64
         (mean, libm::sqrt((second - mean * mean).max(0.0)))
     };
     (weights[0], mixed(deltas))
+}
+
+fn evidence(log_likelihood: &[f64], prior: &[f64]) -> f64 {
+    let changes: f64 = prior.iter().skip(1).sum();
+    if changes <= 0.0 {
+        return log_likelihood[0];
+    }
+    let all = log_likelihood
+        .iter()
+        .zip(prior)
+        .skip(1)
+        .filter(|(_, p)| **p > 0.0);
+    let terms: Vec<f64> = all.map(|(l, p)| l + libm::log(p / changes)).collect();
+    log_sum(&terms)
+}
+
+/// `ln sum exp`.
+fn log_sum(terms: &[f64]) -> f64 {
+    let best = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if best == f64::NEG_INFINITY {
+        return -1e6;
+    }
+    best + libm::log(terms.iter().map(|t| libm::exp(t - best)).sum::<f64>())
 }
 
 fn normalised(log_likelihood: &[f64], prior: &[f64]) -> Vec<f64> {

@@ -2,15 +2,17 @@
 //! them and which chose nothing. They give the headline effect; the search's own boots would flatter it.
 //!
 //! The number n is kept in the boots' own identity (`replicate = CONFIRM n + i`), so a plan made from the record
-//! alone knows it. `n = 2 (z_0.995 + z_0.90)^2 / d^2` boots a side, between 2 and 8, 4 at least where the machine
+//! alone knows it. `n = 2 (z_0.975 + z_0.80)^2 / d^2` boots a side, between 2 and 8, 4 at least where the machine
 //! drifts, and one where noise is nothing beside the step.
 
+mod round;
+
 use crate::belief::Belief;
-use crate::ends::POWER;
-use crate::facts::{Facts, MOST_CONFIRM, confirmation};
-use crate::search::{Ask, Searcher, Want};
+use crate::facts::Facts;
+use crate::search::{Ask, Searcher};
 use crate::stats::{mean, phi, t95};
 use crate::{Check, CheckResult, Checked, Kernel};
+use round::Round;
 
 /// An effect with its uncertainty.
 #[derive(Clone, Debug, Default)]
@@ -25,12 +27,9 @@ pub struct Size {
     pub notes: Vec<String>,
 }
 
-/// Boots that failed among a kernel's confirmations after which no more are asked.
-const PATIENCE: u32 = 3;
-
 pub fn confirm(searcher: &Searcher<'_>, belief: &Belief, culprit: u32) -> Result<Size, Ask> {
     let facts = searcher.facts;
-    let Some(machine) = best_machine(belief) else {
+    let Some(machine) = best_machine(belief).and_then(|m| belief.on(m)) else {
         return Ok(from_belief(searcher, belief));
     };
     let history = facts.history;
@@ -43,29 +42,39 @@ pub fn confirm(searcher: &Searcher<'_>, belief: &Belief, culprit: u32) -> Result
     let plain = |place: u32| Kernel::plain(history.id(place).clone());
     let mut kernels: Vec<Kernel> = parents.iter().map(|&p| plain(p)).collect();
     kernels.push(plain(culprit));
-    let count = number(facts, belief, machine, &kernels);
-    side_by_side(
-        facts,
-        &kernels,
-        machine,
-        count,
-        &format!(
+    let mut round = Round::of(facts, machine, &kernels);
+    let mut sized = loop {
+        let count = round.count;
+        let reason = format!(
             "{} is the suspect: it and its {} side by side, {count} boot{} each, to size the loss",
             history.id(culprit),
             if parents.len() == 1 { "parent" } else { "parents" },
             if count == 1 { "" } else { "s" },
-        ),
-    )?;
-    let mut sized = size(searcher, belief, machine, &parents, culprit);
+        );
+        round.ask(facts, &kernels, &reason)?;
+        let sized = size(searcher, belief, round, &parents, culprit);
+        let told = sized.interval.0 * sized.interval.1 > 0.0;
+        if told || sized.boots == 0 || round.is_longest() {
+            break sized;
+        }
+        // An interval that holds nothing at all: once more, with as many boots as there may be.
+        round = round.longest();
+    };
+    if facts.scale.loss(sized.difference) * facts.scale.loss(machine.delta.0) < 0.0 {
+        let contrary = sized.checks;
+        sized = from_belief(searcher, belief);
+        sized.checks = contrary;
+        sized
+            .notes
+            .push("the boots side by side do not show it: its size is the search's own".to_owned());
+    }
     sized.notes.extend(missing_parents(facts, culprit, &parents));
     sized.checks.push(parents_check(facts, &sized, culprit, &parents));
     sized.checks.push(same_binary(facts, culprit, &parents));
+    sized.checks.push(revert(searcher, &sized, culprit, round)?);
     sized
         .checks
-        .push(revert(searcher, &sized, culprit, machine, count)?);
-    sized
-        .checks
-        .push(layout(searcher, &sized, culprit, &parents, machine, count)?);
+        .push(layout(searcher, &sized, culprit, &parents, round)?);
     Ok(sized)
 }
 
@@ -102,138 +111,18 @@ fn best_machine(belief: &Belief) -> Option<usize> {
         .map(|m| m.machine)
 }
 
-fn number(facts: &Facts<'_>, belief: &Belief, machine: usize, kernels: &[Kernel]) -> u32 {
-    let of_kernel = |k: &Kernel| facts.by_kernel.get(k).copied();
-    let begun = kernels
-        .iter()
-        .filter_map(of_kernel)
-        .flat_map(|k| {
-            let seen = facts.kernels[k]
-                .boots
-                .iter()
-                .map(|&b| (facts.boots[b].machine, facts.boots[b].replicate));
-            let pending = facts.pending.iter().filter(move |p| p.0 == k).map(|p| (p.1, p.2));
-            seen.chain(pending)
-        })
-        .filter(|(m, _)| *m == machine)
-        .filter_map(|(_, r)| confirmation(r))
-        .max();
-    if let Some(count) = begun {
-        return count;
-    }
-    let Some(on) = belief.on(machine) else { return 2 };
-    let d = on.delta.0.abs() / on.boot_sd().max(1e-9);
-    if d > 25.0 {
-        return 1;
-    }
-    let by_power = (2.0 * POWER * POWER / (d * d))
-        .ceil()
-        .clamp(2.0, f64::from(MOST_CONFIRM)) as u32;
-    if on.folded.drifts > 0.5 {
-        by_power.max(4)
-    } else {
-        by_power
-    }
-}
-
-/// Asks until each kernel has `count` confirmation boots, fewest first, so that they alternate.
-fn side_by_side(
-    facts: &Facts<'_>,
-    kernels: &[Kernel],
-    machine: usize,
-    count: u32,
-    reason: &str,
-) -> Result<(), Ask> {
-    let mut under_way = false;
-    let mut next: Option<(u32, usize)> = None;
-    for (i, kernel) in kernels.iter().enumerate() {
-        let (measured, pending, failed) = confirmed(facts, kernel, machine);
-        under_way |= pending > 0;
-        if measured + pending < count && failed < PATIENCE {
-            // Rounds alternate their order: A B, B A.
-            let round = measured + pending;
-            let rank = if round % 2 == 0 { i } else { kernels.len() - i };
-            if next.is_none_or(|n| (round, rank) < n) {
-                next = Some((round, rank));
-            }
-        }
-    }
-    let Some((round, rank)) = next else {
-        return if under_way {
-            Err(Ask {
-                reason: reason.to_owned(),
-                ..Ask::default()
-            })
-        } else {
-            Ok(())
-        };
-    };
-    let kernel = kernels[if round % 2 == 0 {
-        rank
-    } else {
-        kernels.len() - rank
-    }]
-    .clone();
-    let mut ask = Ask {
-        reason: reason.to_owned(),
-        ..Ask::default()
-    };
-    if facts.machines[machine].free {
-        ask.wants.push(Want {
-            kernel,
-            machine,
-            runs: 3 + facts.summaries.warm_up,
-            of: count,
-        });
-    }
-    Err(ask)
-}
-
-/// Confirmation boots of a kernel: measured, under way, failed.
-fn confirmed(facts: &Facts<'_>, kernel: &Kernel, machine: usize) -> (u32, u32, u32) {
-    let Some(&k) = facts.by_kernel.get(kernel) else {
-        return (0, 0, 0);
-    };
-    let tried = &facts.kernels[k];
-    if tried.build_failed {
-        return (0, 0, PATIENCE);
-    }
-    let measured = confirm_boots(facts, kernel, machine).len() as u32;
-    let pending = facts
-        .pending
-        .iter()
-        .filter(|p| p.0 == k && p.1 == machine && confirmation(p.2).is_some())
-        .count() as u32;
-    (
-        measured,
-        pending,
-        tried.boot_failed.max(tried.benchmark_failed).max(tried.lost),
-    )
-}
-
-fn confirm_boots(facts: &Facts<'_>, kernel: &Kernel, machine: usize) -> Vec<usize> {
-    let Some(&k) = facts.by_kernel.get(kernel) else {
-        return Vec::new();
-    };
-    let of = |&&b: &&usize| {
-        let boot = &facts.boots[b];
-        boot.machine == machine && confirmation(boot.replicate).is_some()
-    };
-    facts.kernels[k].boots.iter().filter(of).copied().collect()
-}
-
 fn mean_of(facts: &Facts<'_>, boots: &[usize]) -> f64 {
     mean(&boots.iter().map(|&b| facts.boots[b].y).collect::<Vec<_>>())
 }
 
-fn size(searcher: &Searcher<'_>, belief: &Belief, machine: usize, parents: &[u32], culprit: u32) -> Size {
+fn size(searcher: &Searcher<'_>, belief: &Belief, round: Round, parents: &[u32], culprit: u32) -> Size {
     let facts = searcher.facts;
     let plain = |place: u32| Kernel::plain(facts.history.id(place).clone());
-    let bad = confirm_boots(facts, &plain(culprit), machine);
+    let bad = round.boots(facts, &plain(culprit));
     // Against the parent that is nearest: a merge is only to blame for what every parent lacks.
     let nearest = parents
         .iter()
-        .map(|&p| confirm_boots(facts, &plain(p), machine))
+        .map(|&p| round.boots(facts, &plain(p)))
         .filter(|b| !b.is_empty() && !bad.is_empty())
         .min_by(|a, b| {
             let loss = |boots: &[usize]| facts.scale.loss(mean_of(facts, &bad) - mean_of(facts, boots));
@@ -243,8 +132,12 @@ fn size(searcher: &Searcher<'_>, belief: &Belief, machine: usize, parents: &[u32
         return from_belief(searcher, belief);
     };
     let difference = mean_of(facts, &bad) - mean_of(facts, &good);
-    let noise = belief.on(machine).map_or(0.0, |m| m.boot_sd());
-    let sd = noise * libm::sqrt(1.0 / good.len() as f64 + 1.0 / bad.len() as f64);
+    let variance = |boots: &[usize]| {
+        belief
+            .on(round.machine)
+            .map_or(0.0, |m| m.mean_variance(facts, boots))
+    };
+    let sd = libm::sqrt(variance(&good) + variance(&bad));
     let reach = t95(facts.summaries.boot_degrees.max(2.0)) * sd;
     with_interval(
         facts,
@@ -349,13 +242,7 @@ fn same_binary(facts: &Facts<'_>, culprit: u32, parents: &[u32]) -> Checked {
     }
 }
 
-fn revert(
-    searcher: &Searcher<'_>,
-    sized: &Size,
-    culprit: u32,
-    machine: usize,
-    count: u32,
-) -> Result<Checked, Ask> {
+fn revert(searcher: &Searcher<'_>, sized: &Size, culprit: u32, round: Round) -> Result<Checked, Ask> {
     let facts = searcher.facts;
     if !facts.record.policy.confirm.revert {
         return Ok(checked(Check::Revert, CheckResult::NotPossible, "not asked for"));
@@ -367,12 +254,12 @@ fn revert(
         ..Kernel::plain(bad.clone())
     };
     let why = format!("the bad end with {culprit_id} reverted: is the loss gone?");
-    side_by_side(facts, std::slice::from_ref(&kernel), machine, count, &why)?;
-    let boots = confirm_boots(facts, &kernel, machine);
+    round.ask(facts, std::slice::from_ref(&kernel), &why)?;
+    let boots = round.boots(facts, &kernel);
     let ends = facts
         .history
         .place(bad)
-        .map(|p| facts.boots_on(p, machine))
+        .map(|p| facts.boots_on(p, round.machine))
         .unwrap_or_default();
     if boots.is_empty() || ends.is_empty() {
         return Ok(checked(
@@ -403,8 +290,7 @@ fn layout(
     sized: &Size,
     culprit: u32,
     parents: &[u32],
-    machine: usize,
-    count: u32,
+    round: Round,
 ) -> Result<Checked, Ask> {
     let facts = searcher.facts;
     if !facts.record.policy.confirm.layout {
@@ -422,17 +308,12 @@ fn layout(
         ..Kernel::plain(facts.history.id(place).clone())
     };
     let kernels = [anew(parent), anew(culprit)];
-    side_by_side(
+    round.ask(
         facts,
         &kernels,
-        machine,
-        count,
         "culprit and parent laid out anew: is it the code, or its place?",
     )?;
-    let (good, bad) = (
-        confirm_boots(facts, &kernels[0], machine),
-        confirm_boots(facts, &kernels[1], machine),
-    );
+    let (good, bad) = (round.boots(facts, &kernels[0]), round.boots(facts, &kernels[1]));
     if good.is_empty() || bad.is_empty() {
         return Ok(checked(
             Check::Layout,

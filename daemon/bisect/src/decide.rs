@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Runs in a boot of the ends, warm-up not counted: three tell runs and boots apart.
 const END_RUNS: u32 = 3;
+/// Boots a side that have them.
+const END_BOOTS: usize = 4;
 /// Jobs of one kernel on one machine are numbered below this, so that confirmations stay apart.
 const MOST_REPLICATES: u32 = CONFIRM;
 /// Without a limit of the user's, an end there must be.
@@ -167,8 +169,20 @@ impl<'a> Mind<'a> {
         let free = machines
             .iter()
             .filter(|&&m| self.facts.machines[m].free && self.facts.usable().contains(&m));
-        let runs = END_RUNS + self.facts.summaries.warm_up;
-        free.map(|&m| want(self.facts, next_end(self.facts, low, high, m), m, runs))
+        let facts = self.facts;
+        let boots = |end, m| facts.boots_on(end, m).len();
+        // Once runs and boots are told apart, as many as pay.
+        let told = |m: usize| {
+            self.looks
+                .iter()
+                .find(|l| l.machine == m)
+                .and_then(|l| l.belief.as_ref())
+        };
+        let runs = |m| match (boots(low, m).min(boots(high, m)), told(m)) {
+            (END_BOOTS.., Some(belief)) => belief.best_runs(facts),
+            _ => END_RUNS + facts.summaries.warm_up,
+        };
+        free.map(|&m| want(facts, next_end(facts, low, high, m), m, runs(m)))
             .collect()
     }
 

@@ -11,8 +11,10 @@ pub const POWER: f64 = 3.86;
 /// Boots a side after which the ends are left undecided.
 pub const MOST_BOOTS: usize = 20;
 /// `P(no change)` below which the search starts: at two boots a side, and later.
-const EARLY: f64 = 0.002;
-const CLEAR: f64 = 0.01;
+const EARLY: f64 = 0.004;
+const CLEAR: f64 = 0.03;
+/// The same at which the ends are told apart for good.
+const FINAL: f64 = 0.002;
 /// Boots a side after which a step that is still not clear counts as none.
 const SETTLED: usize = 8;
 /// Boots a side from which the ends may be called the same, where noise is not nearly nothing beside what is asked.
@@ -39,13 +41,15 @@ pub struct Look {
     pub belief: Option<MachineBelief>,
     /// Boots a side.
     pub boots: usize,
+    /// What they are worth, in boots of three runs.
+    pub worth: f64,
 }
 
 impl Look {
     /// Smallest difference that so many boots would have found, on the scale.
     pub fn detectable(&self) -> Option<f64> {
         let belief = self.belief.as_ref()?;
-        (self.boots > 0).then(|| POWER * belief.boot_sd() * libm::sqrt(2.0 / self.boots as f64))
+        (self.boots > 0).then(|| POWER * belief.boot_sd() * libm::sqrt(2.0 / self.worth.max(1e-9)))
     }
 
     /// Boots a side that would find `size`.
@@ -63,16 +67,19 @@ impl Look {
 pub fn look(facts: &Facts<'_>, low: u32, high: u32, machine: usize, searching: bool) -> Look {
     let span = facts.pair(low, high);
     let mut belief = believe(facts, &span, &[machine]);
-    let boots = facts
-        .boots_on(low, machine)
-        .len()
-        .min(facts.boots_on(high, machine).len());
+    let (lows, highs) = (facts.boots_on(low, machine), facts.boots_on(high, machine));
+    let boots = lows.len().min(highs.len());
     let belief = (!belief.machines.is_empty()).then(|| belief.machines.swap_remove(0));
+    let mean = |b: &MachineBelief| b.mean_variance(facts, &lows) + b.mean_variance(facts, &highs);
+    let worth = belief
+        .as_ref()
+        .map_or(0.0, |b| 2.0 * b.boot_sd() * b.boot_sd() / mean(b).max(1e-30));
     let mut look = Look {
         machine,
         ends: Ends::Open,
         belief,
         boots,
+        worth,
     };
     look.ends = judge(facts, &look, low, high, searching);
     look
@@ -101,10 +108,11 @@ fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -
     if none < 0.05 && loss > 0.0 && enough < 0.025 && may_refuse {
         return Ends::Small;
     }
-    if none < bar {
-        if loss > 0.0 {
-            return Ends::Loss;
-        }
+    if none < bar && loss > 0.0 {
+        return Ends::Loss;
+    }
+    // A gain ends the matter at once, a loss only begins the search.
+    if none < FINAL && loss < 0.0 {
         return Ends::Gain;
     }
     // A small step that stands out may yet prove to be one: then it is called small, not nothing.
@@ -114,7 +122,7 @@ fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -
     if none > 0.05 && detectable <= scale.least && knows && enough < 0.05 && !stands_out {
         return Ends::Same;
     }
-    if look.boots >= MOST_BOOTS || out_of_time(facts, low, high, look.machine) {
+    if look.worth >= MOST_BOOTS as f64 || out_of_time(facts, low, high, look.machine) {
         return if none < 0.05 && loss > 0.0 {
             Ends::Loss
         } else {

@@ -90,6 +90,20 @@ fn shapes(sd: f64) -> Vec<(Vec<Part>, f64)> {
     all
 }
 
+/// Least share of a run's variance that boots add, so that runs without end do not make a boot exact.
+const BETWEEN_LEAST: f64 = 0.02;
+
+/// Variance of a boot of `runs` runs, where one of three has variance `three` and runs have `within`:
+/// `tau^2 + sigma^2 / r` with `tau^2 = three - sigma^2 / 3`.
+pub fn boot_variance(three: f64, within: f64, runs: u32) -> f64 {
+    between(three, within) + within / f64::from(runs.max(1))
+}
+
+/// The part of it that more runs do not average out.
+pub fn between(three: f64, within: f64) -> f64 {
+    (three - within / 3.0).max(BETWEEN_LEAST * within)
+}
+
 fn sizes() -> impl Iterator<Item = f64> {
     (0..S_POINTS).map(|i| S_LEAST * libm::pow(S_RATIO, f64::from(i)))
 }

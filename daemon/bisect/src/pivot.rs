@@ -1,13 +1,26 @@
 //! A level that fits neither end: the sign of more than one change.
+//!
+//! A kernel `x` that stands off both ends is put to the test as a pivot: is the data better explained by one change
+//! between the ends (with noise, modes, drift and offsets of images as large as they may be), or by one on each
+//! side of `x`? Given the level of `x` the two sides know nothing of each other, so
+//!
+//! ```text
+//! ln BF = ln E(low..x) + ln E(x..high) - ln E(x) - ln E(low..high)
+//! ```
+//!
+//! with evidences `E` of the same bank, 'no change' left out (a junction-tree factorisation: Lauritzen and
+//! Spiegelhalter 1988; noise is shared in truth and learned twice here, which errs towards one change).
 
-use crate::belief::Belief;
+use crate::belief::{Belief, believe};
 use crate::search::{Searcher, Want, want};
 use crate::span::{Base, Span};
 use crate::stats::mean;
 
-/// z against both ends at which a kernel is a pivot, and at which it is measured again to see.
-const PIVOT: f64 = 4.0;
+/// z against both ends at which a kernel is put to the test.
 pub const SUSPICIOUS: f64 = 2.0;
+/// Log Bayes factor at which a kernel is a pivot (100 to 1), and at which it is measured again to see.
+const PIVOT: f64 = 4.6;
+const OPEN: f64 = 1.0;
 /// Boots of a suspicious kernel after which it is left to the search.
 pub const PATIENCE: usize = 6;
 /// z at which two boots are as good as three.
@@ -58,15 +71,14 @@ fn gap_on(searcher: &Searcher<'_>, from: u32, to: u32, machine: usize) -> Option
                 .collect::<Vec<_>>(),
         )
     };
-    let share = 1.0 / a.len() as f64 + 1.0 / b.len() as f64;
-    let boot = CAUTION * noise.boot_sd().max(1e-6);
+    let spread = noise.mean_variance(facts, &a) + noise.mean_variance(facts, &b);
     // What the machine may have drifted between the two, on average.
     let hours = (hour(&a) - hour(&b)).abs();
     let drift = noise.folded.walk2 * hours + noise.folded.slope2 * hours * hours;
     let difference = level(&b) - level(&a);
     Some(Gap {
         difference,
-        z: difference / libm::sqrt(boot * boot * share + drift),
+        z: difference / libm::sqrt(CAUTION * CAUTION * spread + drift).max(1e-6),
     })
 }
 
@@ -93,12 +105,16 @@ pub fn find(searcher: &Searcher<'_>, span: &Span, belief: &Belief) -> Option<Piv
                 continue;
             }
             let z = below.z.abs().min(above.z.abs());
+            if z < SUSPICIOUS {
+                continue;
+            }
+            let odds = evidence(searcher, span, belief, place);
             let boots = facts.boots_on(place, machine).len();
             let enough = boots >= 3 || (boots == 2 && z > OBVIOUS);
-            if enough && z > PIVOT && split.is_none_or(|(best, _)| z > best) {
-                split = Some((z, place));
-            } else if boots < PATIENCE && z > SUSPICIOUS && more.is_none_or(|(best, ..)| z > best) {
-                more = Some((z, place, machine));
+            if enough && odds > PIVOT && split.is_none_or(|(best, _)| odds > best) {
+                split = Some((odds, place));
+            } else if boots < PATIENCE && odds > OPEN && more.is_none_or(|(best, ..)| odds > best) {
+                more = Some((odds, place, machine));
             }
         }
     }
@@ -106,6 +122,25 @@ pub fn find(searcher: &Searcher<'_>, span: &Span, belief: &Belief) -> Option<Piv
         return Some(Pivot::Split(place));
     }
     let (_, place, machine) = more?;
+    let runs = belief.on(machine)?.best_runs(facts);
     let free = facts.machines[machine].free;
-    free.then(|| Pivot::More(want(facts, place, machine, 3 + facts.summaries.warm_up)))
+    free.then(|| Pivot::More(want(facts, place, machine, runs)))
+}
+
+/// Log Bayes factor for a change on each side of `x` against one change in all.
+fn evidence(searcher: &Searcher<'_>, span: &Span, belief: &Belief, x: u32) -> f64 {
+    let facts = searcher.facts;
+    let ready = searcher.ready();
+    let of = |low, high| believe(facts, &facts.span(low, high), &ready);
+    let (below, above, alone) = (of(span.low, x), of(x, span.high), of(x, x));
+    ready
+        .iter()
+        .filter_map(|&m| {
+            let (all, below, above, alone) = (belief.on(m)?, below.on(m)?, above.on(m)?, alone.on(m)?);
+            let apart = below.rows + above.rows - alone.rows;
+            // Boots on neither side count as explained as well as the others.
+            let missing = all.evidence * (1.0 - apart as f64 / all.rows as f64);
+            Some(below.evidence + above.evidence - alone.evidence + missing - all.evidence)
+        })
+        .sum()
 }

@@ -279,7 +279,7 @@ pub fn name_machines(facts: &Facts<'_>, looks: &[Look], conclusion: &mut Conclus
 /// The conclusion of a finished search.
 pub fn conclude(facts: &Facts<'_>, looks: &[Look], found: &[Found], total: Option<f64>) -> Conclusion {
     let scale = &facts.scale;
-    let is_loss = |c: &&Change| scale.loss(c.effect.difference) > 0.0;
+    let is_loss = |c: &&Change| c.loss > 0.0;
     let changes: Vec<&Change> = found
         .iter()
         .filter_map(|f| match f {

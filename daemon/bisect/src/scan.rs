@@ -61,7 +61,7 @@ pub fn scan(searcher: &Searcher<'_>, from: u32, to: u32) -> Scanned {
     let under_way = machines.iter().any(|&m| facts.pending_at(place, m) > 0);
     let wants = free
         .filter(|_| !under_way)
-        .map(|&m| want(facts, place, m, 3 + facts.summaries.warm_up));
+        .and_then(|&m| Some(want(facts, place, m, searcher.look(m)?.best_runs(facts))));
     Scanned::Look(Ask {
         wants: wants.into_iter().collect(),
         reason: format!("{} {why}", facts.history.id(place)),

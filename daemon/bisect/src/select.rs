@@ -6,9 +6,10 @@
 //! one boot is asked for, then everything is looked at again. Boots under way are treated as answered: what
 //! counts is the information left inside each segment that they cut.
 
-use crate::belief::{Belief, MachineBelief, variance_factor};
+use crate::belief::{Belief, MachineBelief};
 use crate::facts::Facts;
 use crate::mass;
+use crate::noise::boot_variance;
 use crate::span::{Base, Span};
 use crate::stats::information;
 use fixedbitset::FixedBitSet;
@@ -216,6 +217,7 @@ impl<'a> Chooser<'a> {
         let gap = machine.delta.0.abs();
         let kappa2 = machine.folded.kappa2;
         let noise = machine.folded.s2 + 0.3 * machine.folded.mode_spread;
+        let within = facts.summaries.within();
         let done = facts.boots_on(place, machine.machine).len();
         let (extra_s, loose) = self.fork_cost(place, machine.machine);
         let build_s = facts.build_s(place) + extra_s;
@@ -223,8 +225,7 @@ impl<'a> Chooser<'a> {
         let mut best: Option<(f64, Choice)> = None;
         for runs in RUNS {
             let summaries = &facts.summaries;
-            let variance =
-                (noise * variance_factor(runs, summaries.sigma_within, summaries.sigma_boot)).max(1e-12);
+            let variance = boot_variance(noise, within, runs).max(1e-12);
             let asked = runs + summaries.warm_up;
             for boots in BOOTS {
                 let precision = |n: f64| {

@@ -3,7 +3,7 @@
 //! One step of one filter, with `g = P H'` and `S = H P H'`, for noise that is a mixture of parts `i`:
 //!
 //! ```text
-//! v_i = S + s^2 vf + extra_i     e_i = y - H m - offset_i s     L_i = w_i N(e_i; 0, v_i)     L = sum L_i
+//! v_i = S + var(r) + extra_i     e_i = y - H m - offset_i s     L_i = w_i N(e_i; 0, v_i)     L = sum L_i
 //! m += g A                       A = sum (L_i / L) e_i / v_i
 //! P -= g g' B                    B = sum (L_i / L) (1 / v_i - e_i^2 / v_i^2) + A^2
 //! ```
@@ -11,6 +11,7 @@
 //! Every part updates along the same direction `g`, so the collapsed mixture is one update of rank one.
 
 use super::Settings;
+use crate::noise::boot_variance;
 use crate::noise::{Cell, Cells, Drift, Part, TREND_SD};
 
 pub const LEVEL: usize = 0;
@@ -30,7 +31,9 @@ pub struct Tank {
 
 pub struct Boot {
     pub y: f64,
-    pub variance_factor: f64,
+    pub runs: u32,
+    /// Variance of its runs.
+    pub within: f64,
     /// Since the boot before.
     pub hours: f64,
 }
@@ -208,7 +211,7 @@ impl Tank {
             for &(h, c) in &sight.at[..sight.len] {
                 spread += c * g[h];
             }
-            let noise = cell.s * cell.s * boot.variance_factor;
+            let noise = boot_variance(cell.s * cell.s, boot.within, boot.runs);
             let told = explain(error, spread + noise, cell.s, &cells.shapes[cell.shape].0);
             if told.likelihood.is_nan() || told.likelihood <= HOPELESS {
                 *weight *= HOPELESS;
