@@ -29,6 +29,7 @@ pub mod observation;
 mod pivot;
 pub mod plan;
 pub mod policy;
+mod prior;
 mod report;
 mod scale;
 mod scan;
