@@ -65,7 +65,7 @@ pub fn beta_quantile(p: f64, a: f64, b: f64) -> f64 {
 
 /// Probability that Student's t with so many degrees of freedom is further from 0 than `t`.
 pub fn t_two_sided(t: f64, degrees: f64) -> f64 {
-    if t.is_nan() || !(degrees > 0.0) {
+    if t.is_nan() || degrees.is_nan() || degrees <= 0.0 {
         return f64::NAN;
     }
     beta_cdf(degrees / (degrees + t * t), 0.5 * degrees, 0.5)
