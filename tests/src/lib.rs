@@ -17,4 +17,5 @@ pub mod simlab;
 pub mod smtp;
 pub mod sshd;
 pub mod user_tree;
+pub mod vm;
 pub mod wait;

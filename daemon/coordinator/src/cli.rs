@@ -5,6 +5,7 @@ pub mod client;
 pub mod compare;
 pub mod config_check;
 pub mod list;
+pub mod machine;
 pub mod midpoints;
 pub mod plan;
 pub mod serve;
@@ -38,11 +39,21 @@ enum Command {
     Compare(compare::Args),
     Simulate(Box<simulate::Args>),
     Midpoints(midpoints::Args),
+    /// Test machines.
+    Machine {
+        #[command(subcommand)]
+        command: MachineCommand,
+    },
     /// Look at the configuration.
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+}
+
+#[derive(Subcommand)]
+enum MachineCommand {
+    Admit(machine::Args),
 }
 
 #[derive(Subcommand)]
@@ -70,6 +81,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Show(args) => block_on(show::run(args)),
         Command::Watch(args) => block_on(watch::run(args)),
         Command::Cancel(args) => block_on(cancel::run(args)),
+        Command::Machine {
+            command: MachineCommand::Admit(args),
+        } => block_on(machine::admit(args)),
         Command::Plan => plan::run(),
         Command::Compare(args) => compare::run(args),
         Command::Simulate(args) => simulate::run(*args),

@@ -10,6 +10,7 @@
 //!
 //! What they must *not* know: each other. They meet in Postgres.
 
+pub mod admit;
 pub mod carry;
 pub mod deliver;
 pub mod dispatch;

@@ -5,6 +5,7 @@
 //!
 //! What this room must *not* know: git, ssh, mail, HTTP, and what a plan means.
 
+pub mod admission;
 pub mod attempts;
 pub mod bisections;
 pub mod builds;

@@ -71,6 +71,7 @@ pub fn router(state: WebState) -> Router {
         .route("/api/v1/bisections/{name}/decisions", get(api::decisions))
         .route("/api/v1/attempts/{id}/console", get(api::console))
         .route("/api/v1/machines", get(api::machines))
+        .route("/api/v1/machines/{name}/admit", post(api::admit))
         .route("/api/v1/workloads", get(api::workloads))
         .route("/api/v1/trees", get(api::trees))
         .route("/", get(pages::list))

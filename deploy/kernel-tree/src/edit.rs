@@ -14,6 +14,8 @@ pub enum Kind {
     MendBreak,
     Panic,
     MendPanic,
+    Hang,
+    MendHang,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -57,6 +59,8 @@ pub fn read(text: &str) -> Result<Vec<Draft>> {
             "mend-break" => Kind::MendBreak,
             "panic" => Kind::Panic,
             "mend-panic" => Kind::MendPanic,
+            "hang" => Kind::Hang,
+            "mend-hang" => Kind::MendHang,
             other => return fail(format!("history.txt: `= {other}` is no kind of commit")),
         };
         let name = words.next().unwrap_or("").to_string();

@@ -39,6 +39,9 @@ pub struct Wish {
     pub seed: u64,
     /// Loss of the pipe benchmark in per cent; drawn between 4 and 7 where it is not given.
     pub loss_pct: Option<f64>,
+    /// For a machine of its own with disk and network: enough source for config/kernels/x86-lab.fragment, and one
+    /// commit that hangs at boot.
+    pub for_machine: bool,
 }
 
 /// A repository with the tags `v1.0` (good) and `v1.1` (bad).
@@ -51,7 +54,7 @@ pub struct Made {
 
 /// The tree for `wish`, made now or found in the cache.
 pub fn make(wish: &Wish) -> Result<Made> {
-    let base = source::base(&wish.tarball, &wish.cache)?;
-    let story = story::Story::draw(wish.seed, wish.loss_pct)?;
+    let base = source::base(&wish.tarball, &wish.cache, wish.for_machine)?;
+    let story = story::Story::draw(wish.seed, wish.loss_pct, wish.for_machine)?;
     import::tree(&base, &story, &wish.cache)
 }

@@ -9,9 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const FILES: &str = include_str!("../files.txt");
+const MACHINE_FILES: &str = include_str!("../files-machine.txt");
 
 /// The repository with the shrunk source as its only commit, made once per tarball and list of files.
-pub fn base(tarball: &Path, cache: &Path) -> Result<PathBuf> {
+pub fn base(tarball: &Path, cache: &Path, for_machine: bool) -> Result<PathBuf> {
+    let list = if for_machine {
+        format!("{FILES}\n{MACHINE_FILES}")
+    } else {
+        FILES.to_string()
+    };
     let at = |e: std::io::Error| Error(format!("{}: {e}", tarball.display()));
     let meta = fs::metadata(tarball).map_err(|_| {
         Error(format!(
@@ -20,7 +26,7 @@ pub fn base(tarball: &Path, cache: &Path) -> Result<PathBuf> {
         ))
     })?;
     fs::create_dir_all(cache).map_err(|e| Error(format!("{}: {e}", cache.display())))?;
-    let key = fnv(format!("{} {} {FILES}", meta.len(), meta.mtime()).as_bytes());
+    let key = fnv(format!("{} {} {list}", meta.len(), meta.mtime()).as_bytes());
     let base = cache.join(format!("linux-{key:016x}.git"));
     if base.is_dir() {
         return Ok(base);
@@ -29,7 +35,8 @@ pub fn base(tarball: &Path, cache: &Path) -> Result<PathBuf> {
     let making = cache.join(format!("making-{}", std::process::id()));
     let _ = fs::remove_dir_all(&making);
     fs::create_dir_all(making.join("files")).map_err(at)?;
-    let made = extract(tarball, &making.join("files")).and_then(|()| commit(&making.join("files"), &making));
+    let made =
+        extract(tarball, &making.join("files"), &list).and_then(|()| commit(&making.join("files"), &making));
     let moved = made.and_then(|repository| fs::rename(repository, &base).map_err(at));
     let _ = fs::remove_dir_all(&making);
     // Another process may have been first; then its base is as good.
@@ -40,14 +47,14 @@ pub fn base(tarball: &Path, cache: &Path) -> Result<PathBuf> {
     }
 }
 
-fn extract(tarball: &Path, into: &Path) -> Result<()> {
+fn extract(tarball: &Path, into: &Path, list: &str) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.arg("-xf").arg(tarball).arg("-C").arg(into).args([
         "--strip-components=1",
         "--anchored",
         "--wildcards",
     ]);
-    for line in FILES
+    for line in list
         .lines()
         .map(str::trim)
         .filter(|l| !l.is_empty() && !l.starts_with('#'))

@@ -53,7 +53,8 @@ pub struct Story {
 }
 
 impl Story {
-    pub fn draw(seed: u64, loss_pct: Option<f64>) -> Result<Story> {
+    /// `hangs`: with a commit that hangs, and its mend.
+    pub fn draw(seed: u64, loss_pct: Option<f64>, hangs: bool) -> Result<Story> {
         let all = edit::drafts()?;
         // Most draws will do; those that hide the culprit next to kernels that cannot be measured are drawn again.
         for attempt in 0..1000 {
@@ -61,7 +62,7 @@ impl Story {
             let drawn_pct = DRAWN_LOSS_PCT.0
                 + (DRAWN_LOSS_PCT.1 - DRAWN_LOSS_PCT.0) * random.range(0, 1001) as f64 / 1000.0;
             let rounds = (loss_pct.unwrap_or(drawn_pct) / ROUND_PCT).round().max(1.0) as u32;
-            let story = draw_once(&all, seed, rounds, &mut random);
+            let story = draw_once(&all, seed, rounds, hangs, &mut random);
             if story.is_searchable() {
                 return Ok(story);
             }
@@ -84,7 +85,11 @@ impl Story {
                 .iter()
                 .any(|c| self.draft_kind(c) == Some(kind) && self.runs(c))
         };
-        ends && parents_run && self.runs(culprit) && !hidden(Kind::Break) && !hidden(Kind::Panic)
+        ends && parents_run
+            && self.runs(culprit)
+            && !hidden(Kind::Break)
+            && !hidden(Kind::Panic)
+            && !hidden(Kind::Hang)
     }
 
     pub fn culprit(&self) -> usize {
@@ -98,7 +103,13 @@ impl Story {
     /// Whether a commit's tree builds and boots.
     pub fn runs(&self, commit: &Commit) -> bool {
         let has = |kind| commit.has.iter().any(|&d| self.drafts[d].kind == kind);
-        (!has(Kind::Break) || has(Kind::MendBreak)) && (!has(Kind::Panic) || has(Kind::MendPanic))
+        [
+            (Kind::Break, Kind::MendBreak),
+            (Kind::Panic, Kind::MendPanic),
+            (Kind::Hang, Kind::MendHang),
+        ]
+        .into_iter()
+        .all(|(harm, mend)| !has(harm) || has(mend))
     }
 
     fn draft_kind(&self, commit: &Commit) -> Option<Kind> {
@@ -115,7 +126,7 @@ impl Story {
             .filter(|&c| !self.runs(&self.commits[c]))
             .map(&id);
         format!(
-            "seed {}\nrounds {}\nfirst_bad {}\nbreaks {}\nmends_build {}\npanics {}\nmends_boot {}\nsame_binary {}\n\
+            "seed {}\nrounds {}\nfirst_bad {}\nbreaks {}\nmends_build {}\npanics {}\nhangs {}\nmends_boot {}\nsame_binary {}\n\
              does_not_run {}\n",
             self.seed,
             self.rounds,
@@ -123,6 +134,7 @@ impl Story {
             of_kind(Kind::Break),
             of_kind(Kind::MendBreak),
             of_kind(Kind::Panic),
+            of_kind(Kind::Hang),
             of_kind(Kind::MendPanic),
             of_kind(Kind::Comment),
             broken.collect::<Vec<_>>().join(" "),
@@ -130,7 +142,7 @@ impl Story {
     }
 }
 
-fn draw_once(all: &[Draft], seed: u64, rounds: u32, random: &mut Random) -> Story {
+fn draw_once(all: &[Draft], seed: u64, rounds: u32, hangs: bool, random: &mut Random) -> Story {
     let of = |kind: Kind| all.iter().filter(move |d| d.kind == kind).collect::<Vec<_>>();
     let one = |kind: Kind, random: &mut Random| (*random.pick(&of(kind))).clone();
     let mending = |kind: Kind, harm: &Draft| {
@@ -152,7 +164,9 @@ fn draw_once(all: &[Draft], seed: u64, rounds: u32, random: &mut Random) -> Stor
 
     let mut line: Vec<Draft> = harmless;
     line.insert(random.range(2, line.len() - 1), one(Kind::Loss, random));
-    for (kind, mend) in [(Kind::Break, Kind::MendBreak), (Kind::Panic, Kind::MendPanic)] {
+    let mut harms = vec![(Kind::Break, Kind::MendBreak), (Kind::Panic, Kind::MendPanic)];
+    harms.extend(hangs.then_some((Kind::Hang, Kind::MendHang)));
+    for (kind, mend) in harms {
         let harm = one(kind, random);
         let at = random.range(1, line.len() - 5);
         let mended = at + random.range(2, 5);
@@ -275,7 +289,7 @@ mod tests {
     #[test]
     fn every_seed_gives_a_history_that_can_be_searched() {
         for seed in 0..300 {
-            let story = Story::draw(seed, None).unwrap();
+            let story = Story::draw(seed, None, seed % 2 == 1).unwrap();
             let merges = story.commits.iter().filter(|c| c.parents.len() == 2).count();
             let losses = story
                 .commits
@@ -315,8 +329,13 @@ mod tests {
 
     #[test]
     fn a_seed_is_a_history() {
-        assert_eq!(Story::draw(7, None).unwrap(), Story::draw(7, None).unwrap());
-        let places: BTreeSet<usize> = (0..40).map(|s| Story::draw(s, None).unwrap().culprit()).collect();
+        assert_eq!(
+            Story::draw(7, None, true).unwrap(),
+            Story::draw(7, None, true).unwrap()
+        );
+        let places: BTreeSet<usize> = (0..40)
+            .map(|s| Story::draw(s, None, false).unwrap().culprit())
+            .collect();
         assert!(places.len() > 15, "the culprit hardly moves: {places:?}");
     }
 }

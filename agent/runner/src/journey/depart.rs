@@ -14,6 +14,9 @@ use std::time::Duration;
 const LOAD_LIMIT_S: u64 = 120;
 /// How often a worker that waits for its end looks whether the time for that is over.
 const LOOK: Duration = Duration::from_secs(1);
+/// Whoever follows looks every second: told that the machine is away, they close their connection before the kernel
+/// under it is gone, instead of waiting on a dead one.
+pub(super) const FAREWELL: Duration = Duration::from_millis(1500);
 
 /// A kernel that fails shall say so and let the machine go home by itself. A machine's own `append` comes later, and
 /// of most of these the last one counts (Documentation/admin-guide/kernel-parameters.txt).
@@ -78,6 +81,7 @@ pub fn depart(ctx: &Ctx, order: &Measure, trip: &Trip) -> Result<Report, Trouble
         since_s: system::uptime_s(),
     };
     journey.write(&spool)?;
+    std::thread::sleep(FAREWELL);
     let left =
         arm(ctx, &spool, &mut journey, &order.boot, &files, &line).and_then(|()| leave(&order.boot, trip));
     // Still here: the lab's trouble, at home.

@@ -59,6 +59,7 @@ pub fn stage(
     }
     let initramfs = match file(&ctx.root, image, "initramfs")? {
         Some(initramfs) => Some(initramfs),
+        None if image.files.is_empty() => home_initramfs(&journey.home.release),
         None if trip.initramfs.is_empty() => None,
         None => Some(make_initramfs(spool, &journey.release, &trip.initramfs)?),
     };
@@ -92,6 +93,19 @@ fn home_kernel(release: &str) -> Result<PathBuf, Trouble> {
             places.join(", ")
         ))
     })
+}
+
+/// Where distributions put it; a kernel may do without.
+fn home_initramfs(release: &str) -> Option<PathBuf> {
+    let places = [
+        format!("/boot/initrd.img-{release}"),
+        format!("/boot/initramfs-{release}.img"),
+        format!("/boot/initrd-{release}"),
+    ];
+    places
+        .iter()
+        .map(|p| crate::system::path(p))
+        .find(|p| p.is_file())
 }
 
 fn unpack(archive: &Path, into: &str) -> Result<(), Trouble> {

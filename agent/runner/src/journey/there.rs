@@ -243,6 +243,7 @@ impl Way {
             // A full disk: home, where the end is told by what is there.
             eprintln!("perfbisect: {what}");
         }
+        std::thread::sleep(super::depart::FAREWELL);
         restart(&self.trip);
         std::process::exit(1)
     }

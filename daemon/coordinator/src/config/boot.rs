@@ -112,6 +112,16 @@ impl BootMethod {
         }
     }
 
+    pub fn trip_mut(&mut self) -> Option<&mut Trip> {
+        match self {
+            BootMethod::Qemu { .. } | BootMethod::None => None,
+            BootMethod::Kexec { trip, .. }
+            | BootMethod::Grub { trip, .. }
+            | BootMethod::SystemdBoot { trip, .. }
+            | BootMethod::Commands { trip, .. } => Some(trip),
+        }
+    }
+
     /// For people.
     pub fn word(&self) -> Option<&'static str> {
         match self {

@@ -105,7 +105,7 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
         announce(p, carried).await?;
     }
     let mut travel = match &carried.work {
-        CarriedWork::Measure { lane, .. } => {
+        CarriedWork::Measure { lane, .. } | CarriedWork::Trial { lane, .. } => {
             travel::watch(machine, &order::read("lane", lane)?, carried.seen_lines > 0)
         }
         CarriedWork::Build { .. } => None,
@@ -209,7 +209,12 @@ async fn unconfirmed(
     let Report::BootFailed(failed) = report else {
         return Ok(None);
     };
-    if !travels || failed.fault == "wrong_kernel" || p.store.boots_failed_before(carried.id).await? > 0 {
+    let a_job = matches!(carried.work, CarriedWork::Measure { .. });
+    if !travels
+        || !a_job
+        || failed.fault == "wrong_kernel"
+        || p.store.boots_failed_before(carried.id).await? > 0
+    {
         return Ok(None);
     }
     let what = format!(
@@ -393,11 +398,12 @@ async fn announce(p: &Passes, carried: &Carried) -> anyhow::Result<()> {
     let Some(bisection) = carried.bisection else {
         return Ok(());
     };
-    let on = format!("{} on {}", short_key(carried.work.kernel_key()), carried.machine);
-    let (kind, text) = match &carried.work {
-        CarriedWork::Build { .. } => ("building", format!("building {on}")),
-        CarriedWork::Measure { .. } => ("booting", format!("booting {on}")),
+    let (kind, kernel_key) = match &carried.work {
+        CarriedWork::Build { kernel_key, .. } => ("building", kernel_key),
+        CarriedWork::Measure { kernel_key, .. } => ("booting", kernel_key),
+        CarriedWork::Trial { .. } => return Ok(()),
     };
+    let text = format!("{kind} {} on {}", short_key(kernel_key), carried.machine);
     Ok(p.store.say(bisection, kind, &text).await?)
 }
 

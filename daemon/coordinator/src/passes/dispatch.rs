@@ -2,7 +2,7 @@
 //!
 //! Who gets a machine is `bisect::assign`'s affair; that it is given once, the store's.
 
-use super::{Passes, carry, order};
+use super::{Passes, admit, carry, order};
 use crate::case::{Case, RecipeDef};
 use crate::config::{BootMethod, Machine, Role};
 use crate::store::attempts::{Grant, Target};
@@ -39,10 +39,12 @@ pub async fn dispatch_once(
         let Some(machine) = p.config.machines.get(&name) else {
             continue;
         };
-        if let Some(attempt) = give(p, machine)
-            .await
-            .with_context(|| format!("machine {name}"))?
-        {
+        let of_machine = || format!("machine {name}");
+        let granted = match admit::next(p, machine).await.with_context(of_machine)? {
+            Ok(()) => give(p, machine).await.with_context(of_machine)?,
+            Err(trial) => trial,
+        };
+        if let Some(attempt) = granted {
             carriers.spawn(carry::carry(p.clone(), attempt, stop.clone()));
         }
     }

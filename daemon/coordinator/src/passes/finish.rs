@@ -1,5 +1,6 @@
 //! From an agent's report to what goes into the record. Pure: rows and text in, an [`Ending`] out.
 
+use super::admit::judged;
 use super::order::read;
 use crate::case::{Case, sha256_hex};
 use crate::plan_json as json;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 /// What `report` means for the record. `runs` are the attempt's, warm-ups too.
 pub fn ending(carried: &Carried, report: &Report, runs: &[Run]) -> anyhow::Result<Ending> {
     let image_id = match &carried.work {
+        CarriedWork::Trial { trial, .. } => return Ok(judged(trial, report)),
         CarriedWork::Build { .. } => String::new(),
         CarriedWork::Measure { image_id, .. } => image_id.clone(),
     };

@@ -85,6 +85,22 @@ pub fn measure_deadline_s(machine: &Machine, lane: &BootMethod, case: &Case, run
     own as f64 + f64::from(machine.grace_s) + TRANSFER_S
 }
 
+pub fn trial_deadline_s(machine: &Machine, lane: &BootMethod) -> f64 {
+    let way_s = 4 * boot(lane).trip().map_or(0, trip_s);
+    (way_s + BOOT_EXTRAS_S) as f64 + f64::from(machine.grace_s) + TRANSFER_S
+}
+
+/// The home kernel with an init that fails at once, where it is to fail.
+fn trial_boot(machine: &Machine, mut lane: BootMethod, trial: &str) -> Boot {
+    if let Some(trip) = lane.trip_mut()
+        && trial != "good"
+    {
+        let init = machine.work_dir.join("resume");
+        trip.append = format!("{} init={} perfbisect_trial={trial}", trip.append, init.display());
+    }
+    boot(&lane)
+}
+
 /// The order of an attempt; the same whoever makes it, so an adopted attempt goes on under it.
 pub async fn order(p: &Passes, machine: &Machine, carried: &Carried) -> Result<(Order, Supplies), NoOrder> {
     let (work, supplies, own_s) = match &carried.work {
@@ -144,6 +160,12 @@ pub async fn order(p: &Passes, machine: &Machine, carried: &Carried) -> Result<(
                 Supplies { tree: None, files },
                 own_s,
             )
+        }
+        CarriedWork::Trial { trial, lane } => {
+            let boot = trial_boot(machine, read("lane", lane)?, trial);
+            let measure = lane::home_kernel(&machine.arch, boot);
+            let own_s = measure_s(&measure.boot, &measure.bench);
+            (Work::Measure(measure), Supplies::default(), own_s)
         }
     };
     let order = Order {

@@ -63,13 +63,8 @@ pub enum CarriedWork {
         lane: Value,
         policy: Value,
     },
-}
-
-impl CarriedWork {
-    pub fn kernel_key(&self) -> &str {
-        let (CarriedWork::Build { kernel_key, .. } | CarriedWork::Measure { kernel_key, .. }) = self;
-        kernel_key
-    }
+    /// `good`, `panic` or `hang`, with the machine's own kernel.
+    Trial { trial: String, lane: Value },
 }
 
 /// The lease still stands; what its holder must know.
@@ -243,7 +238,7 @@ impl Store {
 
     pub async fn carried(&self, attempt: Uuid) -> Result<Option<Carried>> {
         let head = sqlx::query!(
-            r#"select token, machine, bisection_id, build_id, job_id, seen_lines, cancel_asked,
+            r#"select token, machine, bisection_id, build_id, job_id, trial, lane, seen_lines, cancel_asked,
                       extract(epoch from now() - started_at)::float8 as "age_s!",
                       extract(epoch from now() - deadline_at)::float8 as "overdue_s!"
                from attempts where id = $1"#,
@@ -252,8 +247,18 @@ impl Store {
         .fetch_optional(&self.pool)
         .await?;
         let Some(head) = head else { return Ok(None) };
-        let work = match (head.build_id, head.job_id) {
-            (Some(build), _) => {
+        let work = match (head.build_id, head.job_id, head.trial) {
+            (None, None, Some(trial)) => {
+                let lane = sqlx::query_scalar!(
+                    "select description from lanes where machine = $1 and number = $2",
+                    head.machine,
+                    head.lane
+                )
+                .fetch_one(&self.pool)
+                .await?;
+                CarriedWork::Trial { trial, lane }
+            }
+            (Some(build), ..) => {
                 let k = sqlx::query!(
                     "select k.tree, k.kernel, k.kernel_key, k.recipe_digest, k.cc_digest, r.body as recipe
                      from builds k join definitions r on r.digest = k.recipe_digest where k.id = $1",
@@ -270,7 +275,7 @@ impl Store {
                     cc_digest: k.cc_digest,
                 }
             }
-            (None, job) => {
+            (None, job, _) => {
                 let j = sqlx::query!(
                     r#"select j.kernel_key, j.runs, i.id as image_id, i.manifest, c.body as "case",
                               l.description as lane, p.body as policy

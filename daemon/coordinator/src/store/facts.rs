@@ -6,6 +6,7 @@
 mod build;
 mod job;
 
+use super::admission::finish_trial;
 use super::{Result, Store, ring, storable, storable_json};
 use build::finish_build;
 use job::{finish_job, lock_job};
@@ -72,6 +73,11 @@ pub enum Ending {
         sample: Option<Sample>,
         what: String,
     },
+    /// Of a trial before the machine serves.
+    Tried {
+        passed: bool,
+        what: String,
+    },
     /// The lab's, as the agent or the way to it says.
     Trouble {
         what: String,
@@ -90,7 +96,8 @@ impl Ending {
             | Ending::BuildFailed { .. }
             | Ending::Measured { .. }
             | Ending::BootFailed { .. }
-            | Ending::BenchmarkFailed { .. } => "report",
+            | Ending::BenchmarkFailed { .. }
+            | Ending::Tried { .. } => "report",
             Ending::Trouble { .. } => "trouble",
             Ending::Gone { .. } => "gone",
             Ending::Cancelled => "cancel",
@@ -105,6 +112,7 @@ impl Ending {
             | Ending::Measured { .. }
             | Ending::BootFailed { .. }
             | Ending::BenchmarkFailed { .. }
+            | Ending::Tried { .. }
             | Ending::Cancelled => None,
         }
     }
@@ -190,7 +198,7 @@ impl Store {
         let finished = match (&job, ids.build_id) {
             (Some(job), _) => finish_job(&mut tx, &row, job, report, ending).await?,
             (None, Some(build)) => finish_build(&mut tx, &row, build, report, ending).await?,
-            (None, None) => Finished::Evidence,
+            (None, None) => finish_trial(&mut tx, attempt, carrier, report, ending).await?,
         };
         ring(&mut tx).await?;
         tx.commit().await?;

@@ -303,7 +303,7 @@ pub(crate) async fn lost_one(db: &mut sqlx::PgConnection, machine: &str) -> Resu
     Ok(())
 }
 
-async fn raise_all_on(db: &mut sqlx::PgConnection, machine: &str) -> Result<()> {
+pub(super) async fn raise_all_on(db: &mut sqlx::PgConnection, machine: &str) -> Result<()> {
     sqlx::query!(
         "update bisections set record_version = record_version + 1 where state = 'open' and $1 = any(machines)",
         machine

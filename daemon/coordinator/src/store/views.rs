@@ -99,6 +99,9 @@ pub struct MachineView {
     pub reason: Option<String>,
     pub probe: Option<Value>,
     pub probed_at: Option<DateTime<Utc>>,
+    /// What the machine was tried with in its lane before it serves.
+    pub admission: Option<Value>,
+    pub trial: Option<String>,
     pub attempt_id: Option<Uuid>,
     pub phase: Option<String>,
     pub started_at: Option<DateTime<Utc>>,
@@ -301,11 +304,12 @@ impl Store {
             MachineView,
             r#"select m.name as "name!", m.lane as "lane!", m.state as "state!", m.reason as "reason?",
                       m.probe as "probe?", m.probed_at as "probed_at?",
-                      a.id as "attempt_id?", a.phase as "phase?", a.started_at as "started_at?",
+                      l.admission as "admission?", a.trial as "trial?", a.id as "attempt_id?", a.phase as "phase?", a.started_at as "started_at?",
                       a.deadline_at as "deadline_at?", a.build_id is not null as "building?",
                       coalesce(j.kernel_key, k.kernel_key) as "kernel_key?", j.replicate as "replicate?",
                       b.number as "bisection?"
                  from machines m
+                 left join lanes l on l.machine = m.name and l.number = m.lane
                  left join attempts a on a.machine = m.name and a.state = 'held'
                  left join jobs j on j.id = a.job_id
                  left join builds k on k.id = a.build_id

@@ -277,6 +277,7 @@ pub async fn machines(State(state): State<WebState>) -> Result<Response, Problem
             "state": seen.map(|s| &s.state),
             "reason": seen.and_then(|s| s.reason.as_ref()),
             "lane": seen.map(|s| s.lane),
+            "admission": seen.and_then(|s| s.admission.as_ref()),
             "probed_at": seen.and_then(|s| s.probed_at),
             "probe": seen.and_then(|s| s.probe.as_ref()),
             "work": seen.filter(|s| s.attempt_id.is_some()).map(|s| json!({
@@ -284,6 +285,7 @@ pub async fn machines(State(state): State<WebState>) -> Result<Response, Problem
                 "bisection": s.bisection,
                 "kernel": s.kernel_key,
                 "building": s.building,
+                "trial": s.trial,
                 "replicate": s.replicate,
                 "phase": s.phase,
                 "started_at": s.started_at,
@@ -295,6 +297,16 @@ pub async fn machines(State(state): State<WebState>) -> Result<Response, Problem
         Json(json!({ "machines": state.config.machines.values().map(one).collect::<Vec<_>>() }))
             .into_response(),
     )
+}
+
+/// Tried again from the start, out of quarantine.
+pub async fn admit(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
+    match state.store.admit_again(&name).await? {
+        true => Ok(Json(json!({ "name": name })).into_response()),
+        false => Err(Problem::not_found(format!(
+            "there is no machine `{name}`; GET /api/v1/machines lists them"
+        ))),
+    }
 }
 
 pub async fn workloads(State(state): State<WebState>) -> Response {

@@ -1,10 +1,10 @@
-//! `make-kernel-tree --cache DIR [--seed N] [--loss-pct P] [--source TARBALL]`: prints where the repository and the
+//! `make-kernel-tree --cache DIR [--seed N] [--loss-pct P] [--for guest|machine] [--source TARBALL]`: prints where the repository and the
 //! truth about it are.
 
 use kernel_tree::{Error, Result, Wish, fail, make};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: make-kernel-tree --cache DIR [--seed N] [--loss-pct P] [--source TARBALL]
+const USAGE: &str = "usage: make-kernel-tree --cache DIR [--seed N] [--loss-pct P] [--for guest|machine] [--source TARBALL]
 
 Makes a git repository of a shrunk Debian kernel source and some fifty commits drawn from the seed, one of which makes
 pipes slower. Tags: v1.0 (good), v1.1 (bad). Prints `repository PATH`, `truth PATH` and `seed N`.";
@@ -35,6 +35,7 @@ fn wish() -> Result<Wish> {
             .elapsed()
             .map_or(1, |d| d.as_nanos() as u64 % 1_000_000),
         loss_pct: None,
+        for_machine: false,
     };
     let mut words = std::env::args().skip(1);
     while let Some(option) = words.next() {
@@ -46,6 +47,8 @@ fn wish() -> Result<Wish> {
             "--cache" => cache = Some(std::path::absolute(&value).map_err(|e| number(&e))?),
             "--seed" => wish.seed = value.parse().map_err(|e| number(&e))?,
             "--loss-pct" => wish.loss_pct = Some(value.parse().map_err(|e| number(&e))?),
+            "--for" if value == "machine" => wish.for_machine = true,
+            "--for" if value == "guest" => wish.for_machine = false,
             "--source" => wish.tarball = value.into(),
             _ => return fail(USAGE),
         }

@@ -2,7 +2,7 @@
 
 use crate::config::BootMethod;
 use crate::config::boot::Trip;
-use protocol::{Boot, Commands, Kexec, Loader, Oneshot, Qemu};
+use protocol::{Bench, Boot, Commands, ImageKind, ImageManifest, Kexec, Loader, Measure, Oneshot, Qemu};
 
 pub fn boot(lane: &BootMethod) -> Boot {
     match lane.clone() {
@@ -66,6 +66,31 @@ pub fn boot(lane: &BootMethod) -> Boot {
             trip: told(trip),
         }),
     }
+}
+
+/// The machine's own kernel, booted by this way, with nothing to measure.
+pub fn home_kernel(arch: &str, boot: Boot) -> Measure {
+    let image = ImageManifest {
+        kind: ImageKind::Kernel,
+        arch: arch.into(),
+        files: Vec::new(),
+        build_id: String::new(),
+        release: String::new(),
+        digest: String::new(),
+        compiler: String::new(),
+        compiler_digest: String::new(),
+    };
+    let bench = Bench {
+        setup: Vec::new(),
+        command: Vec::new(),
+        teardown: Vec::new(),
+        warmup_runs: 0,
+        runs: 0,
+        run_limit_s: 0,
+        files: Default::default(),
+        environment: Default::default(),
+    };
+    Measure { image, boot, bench }
 }
 
 fn told(trip: Trip) -> protocol::Trip {

@@ -87,7 +87,10 @@ pub(super) async fn finish_build(
                 .await?;
             None
         }
-        Ending::Measured { .. } | Ending::BootFailed { .. } | Ending::BenchmarkFailed { .. } => {
+        Ending::Measured { .. }
+        | Ending::BootFailed { .. }
+        | Ending::BenchmarkFailed { .. }
+        | Ending::Tried { .. } => {
             sqlx::query!(
                 "update builds set state = 'wanted', failures = failures + 1 where id = $1",
                 build

@@ -136,7 +136,7 @@ pub(super) async fn finish_job(
             .await?;
             raise(db, job.bisection).await?;
         }
-        Ending::Built { .. } | Ending::BuildFailed { .. } => {
+        Ending::Built { .. } | Ending::BuildFailed { .. } | Ending::Tried { .. } => {
             sqlx::query!("update jobs set failures = failures + 1 where id = $1", job.id)
                 .execute(&mut *db)
                 .await?;
@@ -145,7 +145,7 @@ pub(super) async fn finish_job(
                 db,
                 job.bisection,
                 "trouble",
-                &format!("{on}: answered an order to measure with a build"),
+                &format!("{on}: answered an order to measure with something else"),
             )
             .await?;
         }
