@@ -178,9 +178,9 @@ echo 'UseDNS no' >> etc/ssh/sshd_config
 mkdir -m 700 -p root/.ssh; cp {user}.pub root/.ssh/authorized_keys
 echo rack1 > etc/hostname; echo '127.0.0.1 localhost rack1' > etc/hosts; : > etc/resolv.conf
 echo '/dev/vda / ext4 defaults 0 1' > etc/fstab
-printf 'auto lo\niface lo inet loopback\nauto eth0\niface eth0 inet static\naddress 10.0.2.15/24\ngateway 10.0.2.2\n' > etc/network/interfaces
+printf 'auto lo\niface lo inet loopback\nallow-hotplug eth0\niface eth0 inet static\naddress 10.0.2.15/24\ngateway 10.0.2.2\n' > etc/network/interfaces
 for unit in apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer \
-    dpkg-db-backup.timer serial-getty@ttyS0.service getty@tty1.service getty.target remote-fs.target; do
+    dpkg-db-backup.timer serial-getty@ttyS0.service getty@tty1.service getty.target remote-fs.target ifupdown-pre.service; do
     ln -sf /dev/null etc/systemd/system/$unit
 done
 cp -r {project}/deploy/machine tmp/machine; cp {agent} tmp/agent
