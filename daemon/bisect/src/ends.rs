@@ -15,6 +15,8 @@ const EARLY: f64 = 0.004;
 const CLEAR: f64 = 0.03;
 /// The same at which the ends are told apart for good.
 const FINAL: f64 = 0.002;
+/// Probability of a loss of the least size from which the ends may take twice as many boots.
+const PROMISING: f64 = 0.2;
 /// Boots a side after which a step that is still not clear counts as none.
 const SETTLED: usize = 8;
 /// Boots a side from which the ends may be called the same, where noise is not nearly nothing beside what is asked.
@@ -122,7 +124,9 @@ fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -
     if none > 0.05 && detectable <= scale.least && knows && enough < 0.05 && !stands_out {
         return Ends::Same;
     }
-    if look.worth >= MOST_BOOTS as f64 || out_of_time(facts, low, high, look.machine) {
+    // As long again, where a loss worth finding is more than a possibility.
+    let most = MOST_BOOTS as f64 * if enough > PROMISING { 2.0 } else { 1.0 };
+    if look.worth >= most || out_of_time(facts, low, high, look.machine) {
         return if none < 0.05 && loss > 0.0 {
             Ends::Loss
         } else {
