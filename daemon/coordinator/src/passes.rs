@@ -27,7 +27,8 @@ use crate::images::Images;
 use crate::post::Post;
 use crate::store::{Bell, Store};
 use crate::tree::Trees;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,8 @@ pub struct Passes {
     pub config: Arc<Config>,
     /// Names this coordinator in leases.
     pub instance: Arc<str>,
+    /// What planners remember of open bisections: never truth, only time saved.
+    pub planners: Arc<Mutex<BTreeMap<Uuid, bisect::Planner>>>,
 }
 
 impl Passes {
@@ -70,6 +73,7 @@ impl Passes {
             post,
             config,
             instance,
+            planners: Arc::default(),
         }
     }
 

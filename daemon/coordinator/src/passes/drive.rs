@@ -14,16 +14,18 @@ use crate::store::record::{Decision, Overridden};
 use anyhow::{Context, anyhow};
 use bisect::{
     Conclusion, Costs, History, Image, Job, Kernel, Machine, MachineId, Observation, Override,
-    OverrideVerdict, Plan, Record, Step,
+    OverrideVerdict, Plan, Planner, Record, Step,
 };
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// Facts that planning itself brings to light (a wanted kernel that is known not to build) make it plan again
 /// at once, but not for ever in one pass.
 const ROUNDS: usize = 64;
+/// Bisections whose planners are kept; some ten megabytes each on the largest ranges.
+const MOST_PLANNERS: usize = 32;
 /// Medians of fewer say less than the policy's own figures.
 const COSTS_FROM: usize = 3;
 
@@ -76,8 +78,8 @@ async fn drive(p: &Passes, id: Uuid) -> anyhow::Result<Driven> {
     let record = record(p, &open, &history).await?;
     let policy = record.policy.clone();
     let plan = {
-        let history = Arc::clone(&history);
-        tokio::task::spawn_blocking(move || bisect::plan(&history, &record))
+        let (p, history) = (p.clone(), Arc::clone(&history));
+        tokio::task::spawn_blocking(move || remembering(&p, id, &history, &record))
             .await
             .context("the planner")?
     };
@@ -108,6 +110,26 @@ async fn drive(p: &Passes, id: Uuid) -> anyhow::Result<Driven> {
         }
         false => Ok(Driven::Overtaken),
     }
+}
+
+/// Plans with what was worked out for this bisection's last plan. Taken out meanwhile: a plan that fails takes its
+/// planner along.
+fn remembering(p: &Passes, id: Uuid, history: &History, record: &Record) -> Plan {
+    let mut planner = lock(p).remove(&id).unwrap_or_default();
+    let plan = planner.plan(history, record);
+    if !matches!(plan.step, Step::Conclude(_)) {
+        let mut planners = lock(p);
+        planners.insert(id, planner);
+        // Ids rise with time: the oldest bisection is likely done for, by a cancellation or another coordinator.
+        if planners.len() > MOST_PLANNERS {
+            planners.pop_first();
+        }
+    }
+    plan
+}
+
+fn lock(p: &Passes) -> MutexGuard<'_, BTreeMap<Uuid, Planner>> {
+    p.planners.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The compiler that builds the whole search: the one that most builders have. `None` until one was asked.
