@@ -7,12 +7,13 @@ use lab::daemon::{Daemon, Setup};
 use lab::kernel_tree::{self, KernelTree};
 use lab::sshd::Network;
 use lab::user_tree::UserTree;
+use lab::wait::until_async;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Long enough for a machine that builds kernels at the same time.
-const CONCLUSION_LIMIT: Duration = Duration::from_secs(900);
+const CONCLUSION_LIMIT: Duration = Duration::from_secs(1800);
 const COMMITS: usize = 34;
 const KILLS: usize = 20;
 const CUTS: usize = 5;
@@ -123,7 +124,15 @@ fn killed_twenty_times_and_cut_off_five_times_it_concludes_the_same() {
                 .machines
                 .push(ssh_machine(&network, folder.path(), "method = \"none\""));
             let ask = |nth| request(&tree, json!("box"), nth);
-            killed_and_cut_off(&network, &setup, &mut random, ask, &tree.first_bad, 6000).await;
+            killed_and_cut_off(
+                &network,
+                &setup,
+                &mut random,
+                ask,
+                &tree.first_bad,
+                Pace::Clock { gap_ms: 6000 },
+            )
+            .await;
             let counts = Counts::of(&setup).await;
             counts.assert_nothing_twice().await;
             counts.assert_ran(tree.runs()).await;
@@ -156,27 +165,57 @@ fn killed_twenty_times_and_cut_off_five_times_real_kernels_conclude_the_same() {
                     "costs": { "build_s": 7, "boot_s": 2, "run_s": 0.3 },
                 })
             };
-            killed_and_cut_off(&network, &setup, &mut random, ask, tree.first_bad(), 14_000).await;
+            killed_and_cut_off(&network, &setup, &mut random, ask, tree.first_bad(), Pace::Attempts { free: 5, gap_ms: 4000 }).await;
             Counts::of(&setup).await.assert_nothing_twice().await;
         });
     });
 }
 
-/// Faults at random moments, up to `gap_ms` apart, until all are spent; then the search must end as if nothing had been.
+/// What the moments of faults are counted from.
+#[derive(Clone, Copy)]
+enum Pace {
+    /// The fault before.
+    Clock { gap_ms: usize },
+    /// The start of another build or boot, once `free` faults have hit the first, long build.
+    Attempts { free: usize, gap_ms: usize },
+}
+
+/// Until more builds and boots were begun than `seen`, or the search has ended; how many there are then.
+async fn another_attempt(daemon: &Daemon, id: &str, seen: usize) -> usize {
+    until_async("another build or boot", CONCLUSION_LIMIT, async || {
+        let attempts = daemon.get(&format!("/api/v1/bisections/{id}/attempts")).await;
+        let count = attempts["attempts"].as_array().map_or(0, Vec::len);
+        let open = daemon.get(&format!("/api/v1/bisections/{id}")).await["state"] == "open";
+        (count > seen || !open).then_some(count)
+    })
+    .await
+}
+
+/// Faults at random moments until all are spent; then the search must end as if nothing had been.
 async fn killed_and_cut_off(
     network: &Network,
     setup: &Setup,
     random: &mut Random,
     ask: impl Fn(u32) -> Value,
     first_bad: &str,
-    gap_ms: usize,
+    pace: Pace,
 ) {
     let mut daemon = setup.start(0).await;
     let mut id = daemon.submit(&ask(0)).await;
     let mut faults: Vec<bool> = (0..KILLS + CUTS).map(|n| n < KILLS).collect();
     random.shuffle(&mut faults);
     let mut searches = 1;
+    let mut seen = 0;
     for (nth, kill) in faults.into_iter().enumerate() {
+        let gap_ms = match pace {
+            Pace::Clock { gap_ms } => gap_ms,
+            Pace::Attempts { free, gap_ms } => {
+                if nth >= free {
+                    seen = another_attempt(&daemon, &id, seen).await;
+                }
+                gap_ms
+            }
+        };
         // Every other moment comes soon, while leases and connections of the last life still stand; the others leave
         // time to take up the work and go on.
         let ms = if nth % 2 == 0 {
@@ -189,6 +228,7 @@ async fn killed_and_cut_off(
             assert_found(&daemon.concluded(&id, CONCLUSION_LIMIT).await, first_bad);
             id = daemon.submit(&ask(searches)).await;
             searches += 1;
+            seen = 0;
         }
         if kill {
             daemon.kill();
