@@ -9,6 +9,7 @@ pub mod git_repository;
 pub mod kernel_tree;
 pub mod mirrored;
 pub mod orders;
+pub mod played;
 pub mod postgres;
 pub mod real_shape;
 pub mod receiver;

@@ -28,13 +28,18 @@ pub struct Sshd {
 impl Sshd {
     /// On a free port of 127.0.0.1.
     pub fn start() -> Sshd {
+        Sshd::start_with("")
+    }
+
+    /// What is run through it finds `environment` (`A=1 B=2`) set.
+    pub fn start_with(environment: &str) -> Sshd {
         let free = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
         let port = free.local_addr().expect("it is bound").port();
         drop(free);
-        Sshd::start_at("127.0.0.1", port, None)
+        Sshd::start_at("127.0.0.1", port, None, environment)
     }
 
-    fn start_at(host: &str, port: u16, namespace: Option<&str>) -> Sshd {
+    fn start_at(host: &str, port: u16, namespace: Option<&str>, environment: &str) -> Sshd {
         let folder = tempfile::Builder::new()
             .prefix("pb-sshd-")
             .tempdir()
@@ -51,7 +56,7 @@ impl Sshd {
         let settings = format!(
             "ListenAddress {host}\nPort {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
              PidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
-             Subsystem sftp internal-sftp\nSetEnv SHLVL=2\nLogLevel VERBOSE\nMaxStartups 10:30:100\n",
+             Subsystem sftp internal-sftp\nSetEnv SHLVL=2 {environment}\nLogLevel VERBOSE\nMaxStartups 10:30:100\n",
             at("host"),
             at("authorized_keys"),
         );
@@ -253,7 +258,7 @@ impl Network {
             ip(&format!("-n {namespace} link set eth0 up"));
             network
                 .sshds
-                .push(Sshd::start_at(&address(host), 22, Some(&namespace)));
+                .push(Sshd::start_at(&address(host), 22, Some(&namespace), ""));
         }
         network.nft("add table ip cut");
         network.nft("add chain ip cut in { type filter hook input priority 0; }");

@@ -6,7 +6,7 @@ use crate::spool::Spool;
 use crate::system;
 use crate::trouble::Trouble;
 use crate::worker::Ctx;
-use protocol::{Boot, ImageKind, Measure, Phase, Report, Trip};
+use protocol::{Boot, Measure, Phase, Report, Trip};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -31,9 +31,6 @@ const GUARD: [&str; 5] = [
 /// Comes back only where the machine did not leave.
 pub fn depart(ctx: &Ctx, order: &Measure, trip: &Trip) -> Result<Report, Trouble> {
     let spool = Spool::find(&ctx.root, &ctx.order).ok_or_else(|| Trouble("the spool is gone".into()))?;
-    if order.image.kind != ImageKind::Kernel {
-        return Err(Trouble("this image is no kernel; it cannot be booted".into()));
-    }
     if order_of_this_boot().is_some() {
         return Err(Trouble("the machine is in a test kernel, not at home".into()));
     }
@@ -43,15 +40,16 @@ pub fn depart(ctx: &Ctx, order: &Measure, trip: &Trip) -> Result<Report, Trouble
         return Err(Trouble(hook.into()));
     }
     let home = environment::proof();
-    let tries_home = order.image.files.is_empty();
+    // What is no kernel is measured in a boot of its own as well: of the home kernel.
+    let boots_home = stage::boots_home(&order.image);
     let mut journey = Journey {
         leg: Leg::Staging,
-        release: if tries_home {
+        release: if boots_home {
             home.release.clone()
         } else {
             order.image.release.clone()
         },
-        build_id: if tries_home {
+        build_id: if boots_home {
             home.build_id.clone()
         } else {
             order.image.build_id.clone()

@@ -6,7 +6,7 @@ use crate::root::Root;
 use crate::spool::Spool;
 use crate::trouble::{Because, Trouble};
 use crate::worker::Ctx;
-use protocol::{ImageManifest, Trip};
+use protocol::{ImageKind, ImageManifest, Trip};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +22,12 @@ pub struct Files {
     pub initramfs: Option<PathBuf>,
 }
 
+/// An image that is no kernel, or has no files, boots the home kernel itself: programs in a boot of their own, and the
+/// trials of a machine before it serves.
+pub fn boots_home(image: &ImageManifest) -> bool {
+    image.kind == ImageKind::Userspace || image.files.is_empty()
+}
+
 /// Modules are unpacked and an initramfs made or taken. Everything outside the spool is in the journey's list before
 /// it is made.
 pub fn stage(
@@ -31,11 +37,15 @@ pub fn stage(
     image: &ImageManifest,
     trip: &Trip,
 ) -> Result<Files, Trouble> {
-    let kernel = match file(&ctx.root, image, "kernel")? {
-        Some(kernel) => kernel,
-        // An image without files is the home kernel itself: what a machine is tried with before it serves.
-        None if image.files.is_empty() => home_kernel(&journey.home.release)?,
-        None => return Err(Trouble("this image has no file with the role kernel".into())),
+    if boots_home(image) {
+        let release = &journey.home.release;
+        return Ok(Files {
+            kernel: home_kernel(release)?,
+            initramfs: home_initramfs(release),
+        });
+    }
+    let Some(kernel) = file(&ctx.root, image, "kernel")? else {
+        return Err(Trouble("this image has no file with the role kernel".into()));
     };
     if let Some(modules) = file(&ctx.root, image, "modules")? {
         let release = &journey.release;
@@ -59,7 +69,6 @@ pub fn stage(
     }
     let initramfs = match file(&ctx.root, image, "initramfs")? {
         Some(initramfs) => Some(initramfs),
-        None if image.files.is_empty() => home_initramfs(&journey.home.release),
         None if trip.initramfs.is_empty() => None,
         None => Some(make_initramfs(spool, &journey.release, &trip.initramfs)?),
     };

@@ -13,57 +13,7 @@ use std::process::{Command, Stdio};
 pub const HOME: &str = "6.1.0-home";
 pub const TEST: &str = "6.1.0-test";
 
-/// `$M` is the machine's folder. What a boot of the test kernel comes to is in `$M/fate`.
-const LIBRARY: &str = r#"
-die() { # every process of the machine but this one
-    for environ in $(grep -lzxF "PERFBISECT_PLAYED_SYSTEM=$M/system" /proc/[0-9]*/environ 2>/dev/null); do
-        pid=${environ#/proc/}; pid=${pid%/environ}
-        [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null
-    done
-}
-begin() { # COMMAND-LINE RELEASE
-    local new=$M/system-$(cat /proc/sys/kernel/random/uuid)
-    cp -r "$(realpath "$M/system")" "$new"
-    echo "${new#*system-}" > "$new/proc/sys/kernel/random/boot_id"
-    echo "$1" > "$new/proc/cmdline"
-    echo "$2" > "$new/proc/sys/kernel/osrelease"
-    ln -s "$new" "$M/next"
-    die
-    mv -T "$M/next" "$M/system" # all of it at once: nobody sees half a boot
-    echo "$2" >> "$M/boots"
-}
-hook() { setsid "$M/root/resume" --root "$M/root" resume >>"$M/hook.log" 2>&1 </dev/null & }
-home() { begin "root=/dev/vda ro" "$(cat "$M/home")"; hook; }
-test_kernel() { # COMMAND-LINE
-    case $(cat "$M/fate") in
-        good) begin "$1" 6.1.0-test; hook ;;
-        wrong) begin "$1" 6.1.0-other; hook ;;
-        panic) begin "$1" 6.1.0-test
-            printf 'Linux version 6.1\nKernel panic - not syncing: played\n' > "$M/system/sys/fs/pstore/dmesg-1"
-            home ;;
-        silent) begin "$1" 6.1.0-test; home ;;
-        hang) begin "$1" 6.1.0-test ;;
-    esac
-}
-"#;
-
-const KEXEC: &str = r#"
-case $1 in
-    -l) [ ! -e "$M/refuse" ] || { echo 'kexec_load failed: Operation not permitted' >&2; exit 1; }
-        for word; do case $word in --command-line=*) echo "${word#*=}" > "$M/loaded" ;; esac; done ;;
-    -e) test_kernel "$(cat "$M/loaded")" ;;
-esac
-"#;
-
-/// Firmware and GRUB: the one-shot entry is taken and cleared, else the default is booted.
-const REBOOT: &str = r#"
-if [ -s "$M/next_entry" ] && [ ! -e "$M/ignore" ]; then
-    : > "$M/next_entry"
-    test_kernel "$(sed -n 's/^linux [^ ]* //p' "$M/boot/entry.cfg")"
-else
-    home
-fi
-"#;
+const SCRIPT: &str = include_str!("../data/played.sh");
 
 pub struct Machine {
     pub agent: Agent,
@@ -111,15 +61,17 @@ impl Machine {
             folder,
             _dir: dir,
         };
-        machine.program("kexec", KEXEC);
-        machine.program("reboot", REBOOT);
-        machine.program("power-cycle", "home");
-        machine.program("crash", "home");
-        machine.program("grub-reboot", r#"echo "$1" > "$M/next_entry""#);
-        machine.program(
+        for name in [
+            "kexec",
+            "reboot",
+            "power-cycle",
+            "crash",
+            "off",
+            "grub-reboot",
             "grub-editenv",
-            r#"case $* in list) echo "next_entry=$(cat "$M/next_entry")" ;; *unset*) : > "$M/next_entry" ;; esac"#,
-        );
+        ] {
+            machine.program(name);
+        }
         machine.write("fate", "good");
         machine.write("home", HOME);
         machine.write("next_entry", "");
@@ -138,10 +90,10 @@ impl Machine {
         machine
     }
 
-    fn program(&self, name: &str, body: &str) {
+    fn program(&self, name: &str) {
         let path = self.folder.join("bin").join(name);
         let text = format!(
-            "#!/bin/bash\nM={}\n{LIBRARY}\n{body}\nexit 0\n",
+            "#!/bin/bash\nM={}\nset -- {name} \"$@\"\n{SCRIPT}",
             self.folder.display()
         );
         fs::write(&path, text).unwrap();
@@ -272,7 +224,6 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         // Its processes go with it.
-        self.program("off", "die");
         self.run("off");
     }
 }

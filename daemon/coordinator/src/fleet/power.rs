@@ -11,6 +11,8 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
+/// Of a command that has failed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 const CHUNK_BYTES: usize = 16 << 10;
 /// A console command that ends (a BMC lets one client in, a session times out) is started again after this.
 const CONSOLE_AGAIN: Duration = Duration::from_secs(2);
@@ -34,36 +36,46 @@ async fn run(machine: &str, argv: &[String], limit_s: u32) -> Result<(), FleetEr
         command: argv.join(" "),
         what,
     };
-    let child = spawn(argv, Stdio::piped()).map_err(|e| failed(e.to_string()))?;
+    let mut child = spawn(argv, Stdio::null(), Stdio::piped()).map_err(|e| failed(e.to_string()))?;
     let group = Group(child.id());
     let limit = Duration::from_secs(limit_s.into());
-    let ended = tokio::time::timeout(limit, child.wait_with_output()).await;
-    drop(group);
-    match ended {
-        Err(_) => Err(failed(format!("no end after {limit_s} s"))),
-        Ok(Err(e)) => Err(failed(e.to_string())),
-        Ok(Ok(output)) if output.status.success() => Ok(()),
-        Ok(Ok(output)) => {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
-            Err(failed(format!("{}: {said}", output.status)))
-        }
+    let Ok(ended) = tokio::time::timeout(limit, child.wait()).await else {
+        return Err(failed(format!("no end after {limit_s} s")));
+    };
+    // What it left running on purpose (an emulator that is the machine) goes on, and may hold its stderr for ever.
+    group.spare();
+    let status = ended.map_err(|e| failed(e.to_string()))?;
+    if status.success() {
+        return Ok(());
     }
+    let mut said = Vec::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = tokio::time::timeout(LAST_WORDS, stderr.read_buf(&mut said)).await;
+    }
+    let said = String::from_utf8_lossy(&said).trim().to_string();
+    Err(failed(format!("{status}: {said}")))
 }
 
-fn spawn(argv: &[String], stderr: Stdio) -> std::io::Result<Child> {
+fn spawn(argv: &[String], stdout: Stdio, stderr: Stdio) -> std::io::Result<Child> {
     let (program, arguments) = argv.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
     Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+        .stdout(stdout)
         .stderr(stderr)
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
 }
 
-/// A script's children end with it.
+/// The children of a command that is broken off end with it.
 struct Group(Option<u32>);
+
+impl Group {
+    fn spare(mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
@@ -113,7 +125,7 @@ pub fn listen(machine: &str, console: &Console) -> Listening {
 
 /// Until the command ends or nobody listens; how many bytes it said.
 async fn hear(argv: &[String], to: &mpsc::Sender<String>) -> std::io::Result<usize> {
-    let mut child = spawn(argv, Stdio::null())?;
+    let mut child = spawn(argv, Stdio::piped(), Stdio::null())?;
     let _group = Group(child.id());
     let mut stdout = child.stdout.take().expect("was piped");
     let mut heard = 0;
