@@ -193,6 +193,21 @@ mod tests {
     }
 
     #[test]
+    fn rounds_of_a_loss_are_never_unrolled() {
+        let lines: Vec<&str> = include_str!("../history.txt")
+            .lines()
+            .filter(|l| !l.starts_with("# "))
+            .collect();
+        let loops: Vec<usize> = (0..lines.len())
+            .filter(|&i| lines[i].contains("@ROUNDS@"))
+            .collect();
+        assert!(loops.len() >= 4);
+        for at in loops {
+            assert_eq!(lines[at - 1], "#pragma GCC unroll 1", "before {}", lines[at]);
+        }
+    }
+
+    #[test]
     fn an_anchor_must_stand_exactly_once() {
         let drafts = read("= innocent x\nA subject\n\nWords.\n\n> a.c replace\nold\n---\nnew\n").unwrap();
         assert_eq!(
