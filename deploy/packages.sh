@@ -32,6 +32,13 @@ nodejs:node
 npm:npm
 "
 
+# For virtual machines with a disk of Debian's.
+lab_packages="
+mmdebstrap:mmdebstrap
+python3:python3
+openssh-client:ssh
+"
+
 is_there() {
     case $1 in
         /*) compgen -G "$1" >/dev/null ;;

@@ -233,6 +233,10 @@ fn machine_row(m: MachineView) -> MachineRow {
         .unwrap_or_default();
     let (does, tone) = match (m.attempt_id, m.building, m.state.as_str()) {
         (Some(_), Some(true), _) => (format!("builds {kernel}"), "live"),
+        (Some(_), _, _) if m.trial.is_some() => (
+            format!("is tried before it serves ({})", m.trial.unwrap_or_default()),
+            "live",
+        ),
         (Some(_), _, _) => (format!("measures {kernel}"), "live"),
         (None, _, "quarantined") => (format!("quarantined: {}", m.reason.unwrap_or_default()), "warn"),
         (None, _, "retired") => ("retired".into(), "quiet"),
