@@ -42,6 +42,7 @@ pub struct Order {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "one order at a time is held")]
 pub enum Work {
     Build(Build),
     Measure(Measure),

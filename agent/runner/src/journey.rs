@@ -61,6 +61,7 @@ pub struct Journey {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "one journey at a time is under way")]
 pub enum Leg {
     Staging,
     /// Armed, or about to be, and going down since the home kernel was up for so long.
