@@ -210,7 +210,7 @@ fn an_order_cancelled_in_its_test_kernel_takes_the_machine_home() {
         },
     ));
     machine.until("the benchmark", || {
-        machine.has("root/spool/j-cancel/work/bench/began")
+        machine.has(&["root/spool/j-cancel/work", "bench/began"].join("/"))
     });
     // The call may die with the machine that it sends home.
     machine.agent.call(&["cancel", "j-cancel"], b"");
@@ -231,7 +231,7 @@ fn an_agent_killed_in_the_test_kernel_is_taken_up_and_goes_home() {
         },
     ));
     machine.until("the benchmark", || {
-        machine.has("root/spool/j-killed/work/bench/began")
+        machine.has(&["root/spool/j-killed/work", "bench/began"].join("/"))
     });
     runner::process::kill(machine.agent.worker("j-killed").pid);
     // Whoever asks finds it stranded, once user space has had its time to start.
