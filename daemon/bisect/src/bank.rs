@@ -53,8 +53,6 @@ pub struct Row {
     pub column: u32,
     /// The fork whose offset it carries, numbered by first appearance.
     pub fork: Option<u32>,
-    /// `y` is a limit: what was cut off lies above (1) or below (-1) it; 0 where it is the value.
-    pub cut: i8,
 }
 
 /// What the fold assumes before the first boot.
@@ -69,8 +67,8 @@ pub struct Settings {
     pub least_s: f64,
     /// Variance of the runs of one boot.
     pub within: f64,
-    /// The largest offset an image may carry: none where two images are compared as they are.
-    pub most_offset: f64,
+    /// Whether images may carry offsets: two images compared as they are do not.
+    pub offsets: bool,
 }
 
 /// Prior probability of each candidate by place; they add up to `1 - none`.
@@ -110,7 +108,7 @@ pub struct Bank {
 
 impl Bank {
     pub fn new(settings: Settings, prior: Arc<Prior>) -> Bank {
-        let cells = Cells::new(settings.least_s, settings.outlier_sd, settings.most_offset);
+        let cells = Cells::new(settings.least_s, settings.outlier_sd, settings.offsets);
         let tanks = cells
             .by_kind
             .clone()
@@ -193,7 +191,6 @@ impl Bank {
         let boot = tank::Boot {
             y: row.y,
             runs: row.runs,
-            cut: f64::from(row.cut),
             within: self.settings.within,
             hours: (row.hours - before).max(0.0),
         };

@@ -5,7 +5,6 @@
 //! its own. A machine may also show no effect at all (weight [`NULL_MACHINE`]): then it says nothing about the
 //! place.
 
-use crate::LookFor;
 use crate::bank::{DEAD, Folded, Prior, Row, Settings};
 use crate::classes::Classes;
 use crate::facts::{Boot, Facts, stage};
@@ -25,8 +24,6 @@ const LEVEL_SD: f64 = 0.15;
 const LEVEL_STEP: f64 = 0.05;
 /// Least prior standard deviation of delta; a larger gap between the ends widens it.
 const DELTA_SD: f64 = 0.1;
-/// Largest offset of an image beside the smallest step, where every step is looked for.
-const STEP_OFFSET: f64 = 0.25;
 const NULL_MACHINE: f64 = 0.1;
 const MOST_RUNS: f64 = 5.0;
 
@@ -324,7 +321,6 @@ impl Scene<'_> {
                 image: number(&mut images, kernel.binary),
                 column: if stands { kernel.place } else { u32::MAX },
                 fork,
-                cut: boot.cut,
             })
         };
         let boots = facts.boots.iter().filter(|b| b.machine == machine);
@@ -356,12 +352,7 @@ impl Scene<'_> {
             outlier_sd: doubled(noise::OUTLIER_SD, range),
             least_s: noise::least(0.85 * self.facts.summaries.sigma_within / libm::sqrt(3.0)),
             within: self.facts.summaries.within(),
-            most_offset: match self.facts.record.policy.look_for {
-                _ if self.span.is_pair() => 0.0,
-                LookFor::First => f64::INFINITY,
-                // An offset as large as a step is none to be told from a change and its undoing.
-                LookFor::All => STEP_OFFSET * self.facts.scale.least,
-            },
+            offsets: !self.span.is_pair(),
         }
     }
 }
