@@ -1,6 +1,6 @@
 //! The figures that the mind is measured by: `cargo run --release -p bisect --example mind -- --help`.
 
-#[path = "mind/many.rs"]
+#[path = "../../coordinator/src/cli/simulate/many.rs"]
 mod many;
 #[path = "mind/rows.rs"]
 mod rows;

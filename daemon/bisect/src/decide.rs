@@ -52,7 +52,7 @@ impl Planner {
         }
     }
 
-    /// Filter updates so far: the work done, in the unit of [`MOST_UPDATES_A_BOOT`].
+    /// Filter updates so far: the work done, each boot folded into one filter (see `bank`).
     pub fn updates(&self) -> u64 {
         self.memo.borrow().updates
     }

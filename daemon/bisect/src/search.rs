@@ -332,24 +332,15 @@ impl<'a> Searcher<'a> {
     fn starved(&self, span: &Span, belief: &Belief, on: &MachineBelief, boots: usize) -> Option<u32> {
         let facts = self.facts;
         let s2 = (on.boot_sd() * on.boot_sd()).max(1e-12);
-        let worth = |bad: bool| -> f64 {
-            let settled = |place: u32| {
-                place == if bad { span.high } else { span.low }
-                    || belief
-                        .p_bad(place)
-                        .is_some_and(|p| if bad { p > 0.98 } else { p < 0.02 })
+        let (mut low, mut high) = (0.0, 0.0);
+        for boot in facts.boots.iter().filter(|b| b.machine == on.machine) {
+            let kernel = &facts.kernels[boot.kernel];
+            let Some(bad) = side(span, belief, kernel.place).filter(|_| kernel.kernel.is_plain()) else {
+                continue;
             };
-            let own = facts.boots.iter().filter(|b| b.machine == on.machine);
-            own.filter(|b| {
-                facts.kernels[b.kernel].kernel.is_plain() && settled(facts.kernels[b.kernel].place)
-            })
-            .map(|b| {
-                let hours = ((facts.record.now_s - b.at_s) / 3600.0).max(0.0);
-                s2 / (s2 + on.folded.walk2 * hours)
-            })
-            .sum()
-        };
-        let (low, high) = (worth(false), worth(true));
+            let hours = ((facts.record.now_s - boot.at_s) / 3600.0).max(0.0);
+            *if bad { &mut high } else { &mut low } += s2 / (s2 + on.folded.walk2 * hours);
+        }
         let (end, worth) = if low < high {
             (span.low, low)
         } else {
@@ -361,11 +352,7 @@ impl<'a> Searcher<'a> {
     /// An end to measure again, where the machine's drift since the last decided kernel could matter.
     fn control(&self, span: &Span, belief: &Belief, on: &MachineBelief) -> Option<u32> {
         let facts = self.facts;
-        let decided = |place: u32| {
-            place == span.low
-                || place == span.high
-                || belief.p_bad(place).is_some_and(|p| !(0.02..=0.98).contains(&p))
-        };
+        let decided = |place: u32| side(span, belief, place).is_some();
         let mut latest = facts.boots.iter().rev().filter(|b| b.machine == on.machine);
         // The last boot was such a one: how long ago is no reason for another, or nothing else would ever come.
         let last = latest.next()?;
@@ -380,6 +367,18 @@ impl<'a> Searcher<'a> {
         let end = next_end(facts, span.low, span.high, on.machine);
         (latest.is_finite() && walked > DRIFT_SHARE * on.folded.s2 && facts.skip_at(end).is_none())
             .then_some(end)
+    }
+}
+
+/// Whether a kernel stands on the bad side, where that is as good as settled: it is an end, or the belief is sure of it.
+fn side(span: &Span, belief: &Belief, place: u32) -> Option<bool> {
+    if place == span.low || place == span.high {
+        return Some(place == span.high);
+    }
+    match belief.p_bad(place)? {
+        p if p < 0.02 => Some(false),
+        p if p > 0.98 => Some(true),
+        _ => None,
     }
 }
 

@@ -18,7 +18,7 @@ mod tally;
 mod world;
 
 pub use dice::Dice;
-pub use forecast::{Forecast, forecast, one};
+pub use forecast::{Forecast, one};
 pub use lab::{Lab, Played, World, play, play_with};
 pub use noise::{Boots, MODELS, Noise};
 pub use shape::Shape;

@@ -18,15 +18,6 @@ pub struct Forecast {
     pub wrong: f64,
 }
 
-/// Plays `trials` worlds of this kind, seeds from `seed` on.
-pub fn forecast(setting: &Setting, trials: u32, seed: u64) -> Forecast {
-    let mut tally = Tally::default();
-    for trial in 0..u64::from(trials) {
-        one(setting, seed.wrapping_add(trial), &mut tally);
-    }
-    Forecast::of(tally)
-}
-
 /// Draws one world, plays it and counts how it ended.
 pub fn one(setting: &Setting, seed: u64, tally: &mut Tally) {
     let mut world = setting.draw(seed);

@@ -196,19 +196,11 @@ mod tests {
     fn conclusion(status: Status, first_bad: &[u32], improved: &[u32]) -> Conclusion {
         let names = |of: &[u32]| of.iter().map(|c| Shape::name(*c)).collect::<Vec<_>>();
         Conclusion {
-            status,
             first_bad: names(first_bad),
             improved: names(improved),
             suspects: names(first_bad),
             confidence: 0.99,
-            size_confidence: None,
-            effect_pct: None,
-            ci95_pct: None,
-            share_of_loss: None,
-            machines: Vec::new(),
-            not_reproduced_on: Vec::new(),
-            checks: Vec::new(),
-            notes: Vec::new(),
+            ..crate::report::blank(status)
         }
     }
 

@@ -264,6 +264,6 @@ fn forecast(setting: &Setting, plays: usize, seed: u64, threads: usize) -> Forec
 
 /// What a search of this size will likely cost and how it will end, from a number of plays that a page can wait for.
 pub fn preview(setting: &Setting) -> Forecast {
-    const PLAYS: u32 = 40;
-    bisect::simulate::forecast(setting, PLAYS, 1)
+    const PLAYS: usize = 40;
+    forecast(setting, PLAYS, 1, 1)
 }
