@@ -40,6 +40,16 @@ pub struct Order {
     pub work: Work,
 }
 
+impl Order {
+    /// The trip that it sends its machine on, if it sends it on one.
+    pub fn trip(&self) -> Option<&Trip> {
+        match &self.work {
+            Work::Measure(measure) => measure.boot.trip(),
+            Work::Build(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "one order at a time is held")]

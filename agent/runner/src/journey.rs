@@ -149,14 +149,6 @@ pub fn order_of_this_boot() -> Option<String> {
         .then(|| id.to_string())
 }
 
-/// The trip that an order makes, if it makes one.
-pub fn trip_of(order: &Order) -> Option<&Trip> {
-    match &order.work {
-        Work::Measure(measure) => measure.boot.trip(),
-        Work::Build(_) => None,
-    }
-}
-
 fn boot_of(order: &Order) -> Option<&Boot> {
     match &order.work {
         Work::Measure(measure) => Some(&measure.boot),
@@ -205,16 +197,16 @@ fn run(argv: &[String], limit_s: u64, extra: &[(&str, String)]) -> Result<String
 }
 
 /// Restarts the machine, whatever user space thinks of it. Comes back only where boots are played.
-fn restart(trip: &Trip) {
+fn restart(reboot: &[String], limit_s: u32) {
     rustix::fs::sync();
-    if let Err(Trouble(what)) = run(&trip.reboot, trip.shutdown_limit_s.into(), &[]) {
+    if let Err(Trouble(what)) = run(reboot, limit_s.into(), &[]) {
         eprintln!("perfbisect: {what}");
     }
     if system::is_played() {
         return;
     }
     // The end of this process comes with the machine's; past the limit it is forced.
-    std::thread::sleep(std::time::Duration::from_secs(trip.shutdown_limit_s.into()));
+    std::thread::sleep(std::time::Duration::from_secs(limit_s.into()));
     rustix::fs::sync();
     let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
 }

@@ -131,7 +131,7 @@ impl Spool {
     fn whereabouts(&self, at_work: bool) -> Option<Whereabouts> {
         let journey = Journey::read(self)?;
         let order = self.order().ok()?;
-        let trip = journey::trip_of(&order)?;
+        let trip = order.trip()?;
         Some(journey.whereabouts(&self.id, trip, at_work))
     }
 

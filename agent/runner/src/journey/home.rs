@@ -1,6 +1,6 @@
 //! In the home kernel again: a journey's end is told, and what it left on the machine is taken away.
 
-use super::{Journey, Leg, Whereabouts, boot_of, loader, relics, run, stage, trip_of};
+use super::{Journey, Leg, Whereabouts, boot_of, loader, relics, run, stage};
 use crate::environment;
 use crate::measure::console::Fault;
 use crate::root::lock;
@@ -16,7 +16,7 @@ pub fn settle(spool: &Spool, whereabouts: Whereabouts) -> Result<(), Trouble> {
     let (Some(journey), order) = (Journey::read(spool), spool.order()?) else {
         return Ok(());
     };
-    if spool.has_ended() || trip_of(&order).is_none() {
+    if spool.has_ended() || order.trip().is_none() {
         return Ok(());
     }
     let report = match whereabouts {

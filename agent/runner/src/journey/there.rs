@@ -1,7 +1,7 @@
 //! In the test kernel: prove which kernel it is, run the benchmark under what is left of the order's deadline, write
 //! the last word down, go home. And the hook of every boot, which finds out in which kernel it is.
 
-use super::{Journey, Leg, hook_seen_path, loader, order_of_this_boot, restart, trip_of, watchdog};
+use super::{Journey, Leg, hook_seen_path, loader, order_of_this_boot, restart, watchdog};
 use crate::measure::here;
 use crate::process::{self, Identity};
 use crate::root::{Root, write_atomically};
@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Until the machine has settled, or says that it does not: then it is measured all the same, as every other kernel.
 const READY_LIMIT_S: u64 = 300;
+/// Where no order says how long the machine may take to go down.
+const NOBODYS_SHUTDOWN_LIMIT_S: u32 = 60;
 
 /// Run at every boot, in whatever kernel.
 pub fn resume(root: &Root) -> Result<ExitCode, Unable> {
@@ -41,12 +43,7 @@ pub fn resume(root: &Root) -> Result<ExitCode, Unable> {
     let Some((spool, journey, order, measure, trip)) = known else {
         // A test kernel that nobody asks for any more: whatever restarts this machine is right.
         eprintln!("perfbisect: order {id} is not known here; going home");
-        let reboot = vec!["reboot".to_string()];
-        restart(&Trip {
-            reboot,
-            shutdown_limit_s: 60,
-            ..nowhere()
-        });
+        restart(&["reboot".to_string()], NOBODYS_SHUTDOWN_LIMIT_S);
         return Ok(ExitCode::SUCCESS);
     };
     let lock = File::options()
@@ -59,20 +56,6 @@ pub fn resume(root: &Root) -> Result<ExitCode, Unable> {
         return Ok(ExitCode::SUCCESS); // Somebody is at it.
     }
     match visit(root, spool, journey, &order, &measure, trip)? {}
-}
-
-fn nowhere() -> Trip {
-    Trip {
-        append: String::new(),
-        root: None,
-        modules_dir: String::new(),
-        initramfs: Vec::new(),
-        ready: Vec::new(),
-        reboot: Vec::new(),
-        shutdown_limit_s: 0,
-        firmware_limit_s: 0,
-        boot_limit_s: 0,
-    }
 }
 
 fn visit(
@@ -248,7 +231,7 @@ impl Way {
             eprintln!("perfbisect: {what}");
         }
         std::thread::sleep(super::depart::FAREWELL);
-        restart(&self.trip);
+        restart(&self.trip.reboot, self.trip.shutdown_limit_s);
         std::process::exit(1)
     }
 }
@@ -258,7 +241,7 @@ pub fn abandon(spool: &Spool) -> Result<(), Trouble> {
     let (Some(mut journey), order) = (Journey::read(spool), spool.order()?) else {
         return Ok(());
     };
-    let Some(trip) = trip_of(&order) else {
+    let Some(trip) = order.trip() else {
         return Ok(());
     };
     journey.leg = Leg::Returning {

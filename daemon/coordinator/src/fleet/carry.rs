@@ -3,7 +3,7 @@
 use super::call::{Call, Feed};
 use super::{Fleet, FleetError, Reached, install};
 use bytes::{Buf, BytesMut};
-use protocol::{Event, Line, Names, Order, Report, Stored, Trip, Work};
+use protocol::{Event, Line, Names, Order, Report, Stored, Trip};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -51,10 +51,7 @@ pub async fn carry(
     from_line: u64,
     lines: &mpsc::Sender<Line>,
 ) -> Result<Report, FleetError> {
-    let trip = match &order.work {
-        Work::Measure(measure) => measure.boot.trip(),
-        Work::Build(_) => None,
-    };
+    let trip = order.trip();
     let mut patience = Patience::new(fleet, machine, trip)?;
     while let Err(e) = prepare(fleet, machine, order, supplies).await {
         patience.wait(&order.id, e).await?;
