@@ -1,6 +1,6 @@
 //! Trials of a machine in its lane, before it serves. What a trial means is not known here, only which were passed.
 
-use super::attempts::LEASE_S;
+use super::attempts::{LEASE_S, raise_token};
 use super::facts::{Ending, Finished};
 use super::machines::raise_all_on;
 use super::{Result, Store, ring, storable, storable_json};
@@ -40,18 +40,9 @@ impl Store {
         carrier: &str,
     ) -> Result<Option<Uuid>> {
         let mut tx = self.pool.begin().await?;
-        let token = sqlx::query_scalar!(
-            r#"update machines set token = token + 1
-               where name = (select name from machines m where m.name = $1 and m.state = 'idle' and m.lane = $2
-                             for no key update skip locked)
-                 and not exists (select 1 from attempts a where a.machine = machines.name and a.state = 'held')
-               returning token"#,
-            machine,
-            lane
-        )
-        .fetch_optional(&mut *tx)
-        .await?;
-        let Some(token) = token else { return Ok(None) };
+        let Some(token) = raise_token(&mut tx, machine, Some(lane)).await? else {
+            return Ok(None);
+        };
         let attempt = Uuid::now_v7();
         sqlx::query!(
             "insert into attempts (id, trial, lane, machine, token, state, carrier, carried_until, deadline_at)

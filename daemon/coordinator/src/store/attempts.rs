@@ -5,6 +5,7 @@
 use super::{Result, Store, ring, say, storable};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 /// Seconds a carrier's lease lasts; it is renewed every third of it. Long enough that a busy coordinator keeps
@@ -119,17 +120,9 @@ impl Store {
     /// gone by now.
     pub async fn grant(&self, grant: &Grant<'_>) -> Result<Option<Uuid>> {
         let mut tx = self.pool.begin().await?;
-        let token = sqlx::query_scalar!(
-            r#"update machines set token = token + 1
-               where name = (select name from machines m where m.name = $1 and m.state = 'idle'
-                             for no key update skip locked)
-                 and not exists (select 1 from attempts a where a.machine = machines.name and a.state = 'held')
-               returning token"#,
-            grant.machine
-        )
-        .fetch_optional(&mut *tx)
-        .await?;
-        let Some(token) = token else { return Ok(None) };
+        let Some(token) = raise_token(&mut tx, grant.machine, None).await? else {
+            return Ok(None);
+        };
         let taken = match grant.target {
             Target::Build(id) => {
                 sqlx::query!(
@@ -439,4 +432,26 @@ pub struct Ended {
     pub id: Uuid,
     /// Its report is in the record.
     pub reported: bool,
+}
+
+/// Takes a machine that is idle, in that lane where one is named, and holds nothing: its next fencing token. None where
+/// it is not to be had, or another coordinator is at it.
+pub(super) async fn raise_token(
+    db: &mut PgConnection,
+    machine: &str,
+    lane: Option<i32>,
+) -> Result<Option<i64>> {
+    let token = sqlx::query_scalar!(
+        r#"update machines set token = token + 1
+           where name = (select name from machines m where m.name = $1 and m.state = 'idle'
+                           and ($2::int is null or m.lane = $2)
+                         for no key update skip locked)
+             and not exists (select 1 from attempts a where a.machine = machines.name and a.state = 'held')
+           returning token"#,
+        machine,
+        lane
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(token)
 }
