@@ -2,7 +2,7 @@
 
 use crate::wait::until_async;
 use crate::{binaries, postgres::Postgres};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -247,4 +247,11 @@ impl Drop for Daemon {
             );
         }
     }
+}
+
+/// That a bisection ended with this commit as the first bad one.
+pub fn assert_found(found: &Value, first_bad: &str) {
+    let conclusion = &found["conclusion"];
+    assert_eq!(conclusion["status"], "culprit_found", "{conclusion:#}");
+    assert_eq!(conclusion["first_bad"], json!([first_bad]), "{conclusion:#}");
 }

@@ -4,7 +4,7 @@
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use lab::daemon::Setup;
+use lab::daemon::{Setup, assert_found};
 use lab::kernel_tree::{self, KernelTree};
 use lab::smtp::Smtp;
 use lab::wait::until_async;
@@ -72,12 +72,7 @@ async fn a_real_kernel_from_a_request_to_a_first_bad_commit() {
 
     let found = daemon.concluded(&id, CONCLUSION_LIMIT).await;
     let conclusion = &found["conclusion"];
-    assert_eq!(conclusion["status"], "culprit_found", "{conclusion:#}");
-    assert_eq!(
-        conclusion["first_bad"],
-        json!([tree.first_bad()]),
-        "{conclusion:#}"
-    );
+    assert_found(&found, tree.first_bad());
     let effect = conclusion["effect_pct"]
         .as_f64()
         .expect("a culprit has an effect");

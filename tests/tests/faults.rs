@@ -3,7 +3,7 @@
 //! The moments are drawn from a seed, which is printed: `PB_TEST_SEED=N` draws the same again.
 
 use ::kernel_tree::random::Random;
-use lab::daemon::{Daemon, Setup};
+use lab::daemon::{Daemon, Setup, assert_found};
 use lab::kernel_tree::{self, KernelTree};
 use lab::sshd::Network;
 use lab::user_tree::UserTree;
@@ -46,12 +46,6 @@ fn setup(folder: &Path, tree: &UserTree) -> Setup {
         .push(("steps".into(), tree.repository.clone(), UserTree::recipe().into()));
     setup.workloads.push(UserTree::workload().into());
     setup
-}
-
-fn assert_found(found: &Value, first_bad: &str) {
-    let conclusion = &found["conclusion"];
-    assert_eq!(conclusion["status"], "culprit_found", "{conclusion:#}");
-    assert_eq!(conclusion["first_bad"], json!([first_bad]), "{conclusion:#}");
 }
 
 /// Counts by SQL, in the database that the test brought.

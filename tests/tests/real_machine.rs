@@ -2,7 +2,7 @@
 //! one that panics and one that hangs in the way, power cycled as by a BMC. In the slow tier.
 
 use lab::binaries::cache_dir;
-use lab::daemon::Setup;
+use lab::daemon::{Setup, assert_found};
 use lab::kernel_tree::{self, KernelTree};
 use lab::vm::Vm;
 use serde_json::{Value, json};
@@ -54,13 +54,7 @@ async fn a_machine_of_its_own_finds_the_commit_with_a_panic_and_a_hang_in_the_wa
         }))
         .await;
     let found = daemon.concluded(&id, LIMIT).await;
-    let conclusion = &found["conclusion"];
-    assert_eq!(conclusion["status"], "culprit_found", "{conclusion:#}");
-    assert_eq!(
-        conclusion["first_bad"],
-        json!([tree.first_bad()]),
-        "{conclusion:#}"
-    );
+    assert_found(&found, tree.first_bad());
     let machines: Value = daemon.get("/api/v1/machines").await;
     println!("{machines:#}\n{found:#}");
     assert!(vm.ssh(&[
