@@ -12,6 +12,7 @@ pub mod serve;
 pub mod show;
 pub mod simulate;
 pub mod submit;
+pub mod tokens;
 pub mod watch;
 
 use clap::{Parser, Subcommand};
@@ -43,6 +44,11 @@ enum Command {
     Machine {
         #[command(subcommand)]
         command: MachineCommand,
+    },
+    /// Who may use a daemon that asks for tokens.
+    Tokens {
+        #[command(subcommand)]
+        command: tokens::Command,
     },
     /// Look at the configuration.
     Config {
@@ -84,6 +90,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Machine {
             command: MachineCommand::Admit(args),
         } => block_on(machine::admit(args)),
+        Command::Tokens { command } => block_on(tokens::run(command)),
         Command::Plan => plan::run(),
         Command::Compare(args) => compare::run(args),
         Command::Simulate(args) => simulate::run(*args),

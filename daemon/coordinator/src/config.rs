@@ -4,12 +4,14 @@
 //! depends on is copied into the store by digest when it is submitted, so editing a file never changes a
 //! running search. Relative paths are relative to the file that names them.
 
+pub mod auth;
 pub mod boot;
 pub mod machine;
 pub mod notify;
 pub mod tree;
 pub mod workload;
 
+pub use auth::Auth;
 pub use boot::BootMethod;
 pub use machine::{Address, Console, Machine, Power, Role, Ssh};
 pub use notify::{Mail, Tls, Webhook};
@@ -20,7 +22,7 @@ use anyhow::{Context, bail, ensure};
 use machine::check_machine;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use workload::check_workload;
 
@@ -30,7 +32,7 @@ use workload::check_workload;
 pub struct File {
     /// Everything the daemon keeps: mirrors, images, its private Postgres.
     pub state_dir: PathBuf,
-    /// Loopback only until accounts exist.
+    /// Another address than loopback needs `[auth]`.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
     /// How people reach the pages, for links in mails. Default `http://<listen>`.
@@ -47,6 +49,7 @@ pub struct File {
     pub machines_dir: PathBuf,
     #[serde(default = "default_workloads_dir")]
     pub workloads_dir: PathBuf,
+    pub auth: Option<Auth>,
     pub mail: Option<Mail>,
     pub webhook: Option<Webhook>,
 }
@@ -142,12 +145,19 @@ impl Config {
     }
 
     fn check(&self) -> anyhow::Result<()> {
+        let listen = self.file.listen;
         ensure!(
-            is_loopback(self.file.listen.ip()),
-            "listen = \"{}\": until there are accounts the daemon listens on loopback only (127.0.0.0/8 or [::1]); \
-             put a proxy with authentication in front of it",
-            self.file.listen
+            listen.ip().is_loopback() || self.file.auth.is_some(),
+            "listen = \"{listen}\": without [auth] whoever reaches the daemon may do everything, so that it listens on \
+             loopback only (127.0.0.0/8 or [::1]); add an [auth] section, and a proxy with TLS in front"
         );
+        ensure!(
+            !listen.ip().is_unspecified() || self.file.base_url.is_some(),
+            "listen = \"{listen}\": with every address of this machine, base_url must say by which name people come"
+        );
+        if let Some(auth) = &self.file.auth {
+            ensure!(auth.session_hours > 0, "auth.session_hours: must be at least 1");
+        }
         for (name, tree) in &self.file.trees {
             ensure!(
                 is_name(name),
@@ -191,10 +201,6 @@ impl Config {
             }
         }
     }
-}
-
-fn is_loopback(ip: IpAddr) -> bool {
-    ip.is_loopback()
 }
 
 fn is_name(text: &str) -> bool {

@@ -10,6 +10,7 @@ pub mod images;
 pub mod passes;
 pub mod plan_json;
 pub mod post;
+pub mod secret;
 pub mod store;
 pub mod tree;
 pub mod web;

@@ -5,6 +5,7 @@
 //!
 //! What this room must *not* know: git, ssh, mail, HTTP, and what a plan means.
 
+pub mod actions;
 pub mod admission;
 pub mod attempts;
 pub mod bisections;
@@ -15,6 +16,7 @@ pub mod local;
 pub mod machines;
 pub mod notices;
 pub mod record;
+pub mod tokens;
 pub mod views;
 
 pub use bisections::{CancelOutcome, Channel, Recipient, Submission, Submitted};

@@ -3,6 +3,7 @@
 //! Reads the store and the trees, writes submissions and cancellations, and decides nothing else. It must not know
 //! how a machine is reached or a message sent.
 
+mod access;
 mod api;
 mod assets;
 mod error;
@@ -18,6 +19,7 @@ mod request;
 mod say;
 mod standing;
 mod submit;
+mod tokens;
 
 use crate::config::Config;
 use crate::images::Images;
@@ -30,6 +32,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use error::Problem;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -74,10 +77,16 @@ pub fn router(state: WebState) -> Router {
         .route("/api/v1/machines/{name}/admit", post(api::admit))
         .route("/api/v1/workloads", get(api::workloads))
         .route("/api/v1/trees", get(api::trees))
+        .route("/api/v1/tokens", get(tokens::list).post(tokens::create))
+        .route("/api/v1/tokens/{id}/revoke", post(tokens::revoke))
+        .route("/api/v1/actions", get(tokens::actions))
+        .route("/api/v1/me", get(tokens::me))
         .route("/", get(pages::list))
         .route("/bisections/{name}", get(pages::bisection))
         .route("/bisections/{name}/cancel", post(pages::cancel))
         .route("/submit", get(pages::submit_form).post(pages::submit))
+        .route("/login", get(access::form).post(access::log_in))
+        .route("/logout", post(access::log_out))
         .route("/assets/{name}", get(assets::serve))
         .route("/healthz", get(metrics::healthz))
         .route("/metrics", get(metrics::metrics))
@@ -88,6 +97,8 @@ pub fn router(state: WebState) -> Router {
     streams
         .method_not_allowed_fallback(method_not_allowed)
         .merge(answers)
+        .layer(axum::Extension(Arc::new(access::Logins::default())))
+        .layer(from_fn_with_state(state.clone(), access::gate))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(from_fn(guard::same_site))
         .layer(from_fn_with_state(hosts, guard::known_host))
@@ -103,8 +114,8 @@ pub fn router(state: WebState) -> Router {
 /// Serves until `shutdown`, then lets running answers end; streams end at once.
 pub async fn serve(listener: tokio::net::TcpListener, state: WebState) -> anyhow::Result<()> {
     let shutdown = state.shutdown.clone();
-    let serving =
-        axum::serve(listener, router(state)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     tokio::select! {
         ended = serving.into_future() => Ok(ended?),
         () = async { shutdown.cancelled().await; tokio::time::sleep(STOP_LIMIT).await } => {

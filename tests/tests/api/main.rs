@@ -2,6 +2,7 @@
 //!
 //! What is asserted is what a client reads: status, field, words, headers, order of events.
 
+mod access;
 mod refusals;
 mod site;
 

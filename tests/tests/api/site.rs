@@ -2,7 +2,9 @@
 
 use coordinator::config::Config;
 use coordinator::images::Images;
+use coordinator::secret::Secret;
 use coordinator::store::Store;
+use coordinator::store::tokens::{NewToken, Role};
 use coordinator::tree::Trees;
 use coordinator::web::{self, WebState};
 use lab::daemon::http;
@@ -30,10 +32,15 @@ pub struct Site {
 
 impl Site {
     pub async fn start() -> Site {
+        Site::with("").await
+    }
+
+    /// With further sections of the main file.
+    pub async fn with(more: &str) -> Site {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let tree = UserTree::new(folder.path(), 12, 5, 0.0);
         orphan(&tree);
-        write_config(&folder, &tree);
+        write_config(&folder, &tree, more);
         let config =
             Config::load(&folder.path().join("perfbisect.toml")).expect("the configuration is right");
         let store = Store::connect(&Postgres::shared().database())
@@ -108,6 +115,60 @@ impl Site {
             .expect("the daemon answers");
         assert!(answer.status().is_success(), "GET {path}: {}", answer.status());
         answer.text().await.expect("the whole answer comes")
+    }
+
+    /// A token of this role, named after it.
+    pub async fn token(&self, role: Role) -> String {
+        let secret = Secret::draw().expect("random bits");
+        let new = NewToken {
+            name: role.name().into(),
+            role,
+            secret: secret.digest(),
+            created_by: "the test".into(),
+            lifetime_days: None,
+        };
+        self.store.create_token(&new).await.expect("Postgres answers");
+        secret.text().to_string()
+    }
+
+    /// A request with a token: status and answer.
+    pub async fn call(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let method = method.parse().expect("a method");
+        let mut request = self
+            .http
+            .request(method, format!("{}{path}", self.url))
+            .bearer_auth(token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.send().await.expect("the daemon answers");
+        let status = answer.status().as_u16();
+        let text = answer.text().await.expect("the whole answer comes");
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    pub async fn get_as(&self, token: &str, path: &str) -> Value {
+        let (status, value) = self.call(token, "GET", path, None).await;
+        assert_eq!(status, 200, "{path}: {value}");
+        value
+    }
+
+    pub async fn with_cookie(&self, path: &str, cookie: &str) -> reqwest::Response {
+        let request = self
+            .http
+            .get(format!("{}{path}", self.url))
+            .header("cookie", cookie);
+        request.send().await.expect("the daemon answers")
+    }
+
+    /// Every row of every table that this door writes by itself, as text.
+    pub async fn database_text(&self) -> String {
+        let query = "select concat((select json_agg(t) from tokens t), (select json_agg(a) from actions a),
+                                   (select json_agg(s) from sessions s))";
+        sqlx::query_scalar(query)
+            .fetch_one(&self.store.pool)
+            .await
+            .expect("Postgres answers")
     }
 
     /// Status, page and Location of the submit form.
@@ -292,7 +353,7 @@ fn git(folder: &std::path::Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn write_config(folder: &tempfile::TempDir, tree: &UserTree) {
+fn write_config(folder: &tempfile::TempDir, tree: &UserTree, more: &str) {
     let write = |name: &str, text: String| {
         let path = folder.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("writable");
@@ -301,7 +362,7 @@ fn write_config(folder: &tempfile::TempDir, tree: &UserTree) {
     let (repository, recipe) = (&tree.repository, UserTree::recipe());
     let main = format!(
         "state_dir = \"state\"\n[mail]\nfrom = \"lab@example.org\"\nsmtp_host = \"localhost\"\n\
-         [trees.steps]\nurl = {repository:?}\n{recipe}\n"
+         [trees.steps]\nurl = {repository:?}\n{recipe}\n{more}"
     );
     write("perfbisect.toml", main);
     let machine = "name = \"m1\"\naddress = \"local\"\nwork_dir = \"agent\"\npools = [\"all\"]\n[boot]\nmethod = \"none\"\n";

@@ -3,6 +3,7 @@
 //! It must not know the daemon's rooms: what it knows is the API.
 
 use anyhow::{Context, bail};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -21,7 +22,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args, Clone)]
 pub struct Server {
-    /// Address of the daemon.
+    /// Address of the daemon. A token for it is taken from PERFBISECT_TOKEN.
     #[arg(
         long,
         env = "PERFBISECT_SERVER",
@@ -52,6 +53,7 @@ impl Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .user_agent(concat!("perfbisect/", env!("CARGO_PKG_VERSION")))
+            .default_headers(token()?)
             .connect_timeout(CONNECT_LIMIT)
             .build()?;
         let base = server.server.trim_end_matches('/').to_string();
@@ -119,6 +121,21 @@ impl Client {
     }
 }
 
+/// From the environment alone: an argument would stand in the list of processes.
+fn token() -> anyhow::Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    if let Some(token) = std::env::var("PERFBISECT_TOKEN")
+        .ok()
+        .filter(|t| !t.trim().is_empty())
+    {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            .context("PERFBISECT_TOKEN holds what is no token")?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
 /// Says a problem on standard error, field by field; with `--json` as the daemon gave it.
 pub fn refused(server: &Server, status: StatusCode, problem: &Value) -> ExitCode {
     if server.json {
@@ -146,7 +163,7 @@ pub fn refused(server: &Server, status: StatusCode, problem: &Value) -> ExitCode
             None => eprintln!("  {}", text("detail")),
         }
     }
-    let refusal = matches!(status.as_u16(), 400 | 403 | 409 | 413 | 415 | 421 | 422);
+    let refusal = matches!(status.as_u16(), 400 | 401 | 403 | 409 | 413 | 415 | 421 | 422);
     ExitCode::from(if refusal { REFUSED } else { FAILED })
 }
 

@@ -5,6 +5,8 @@ use crate::fleet::Fleet;
 use crate::images::Images;
 use crate::passes::Passes;
 use crate::post::Post;
+use crate::secret::Secret;
+use crate::store::tokens::{NewToken, Role};
 use crate::store::{Store, local::Cluster};
 use crate::tree::Trees;
 use crate::web::{self, WebState};
@@ -45,6 +47,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("listen = \"{}\": is another daemon running?", config.file.listen))?;
 
     let (store, cluster) = open_store(&config).await?;
+    greet(&config, &store).await?;
     let ran = serve(listener, config, store).await;
     if let Some(cluster) = cluster {
         tokio::task::spawn_blocking(|| cluster.stop()).await??;
@@ -75,6 +78,28 @@ async fn open_store(config: &Config) -> anyhow::Result<(Store, Option<Cluster>)>
         .await
         .context("the database's schema cannot be brought up to date")?;
     Ok((store, cluster))
+}
+
+/// A daemon that asks for tokens must be given a first one by itself: printed once, to standard output, not to the log.
+async fn greet(config: &Config, store: &Store) -> anyhow::Result<()> {
+    if config.file.auth.is_none() {
+        return Ok(());
+    }
+    let secret = Secret::draw()?;
+    let first = NewToken {
+        name: "first admin".into(),
+        role: Role::Admin,
+        secret: secret.digest(),
+        created_by: "the first start".into(),
+        lifetime_days: None,
+    };
+    if store.create_first_token(&first).await? {
+        println!(
+            "The first admin token, shown only now: {}\nMake others with it: PERFBISECT_TOKEN=… perfbisect tokens create",
+            secret.text()
+        );
+    }
+    Ok(())
 }
 
 /// Runs passes and pages until a signal to stop, or until one of them breaks.

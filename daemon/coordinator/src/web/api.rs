@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-const PAGE_DEFAULT: i64 = 50;
-const PAGE_MOST: i64 = 200;
+pub const PAGE_DEFAULT: i64 = 50;
+pub const PAGE_MOST: i64 = 200;
 const DECISIONS_MOST: i64 = 1000;
 /// Pieces of console that one answer holds: the newest, some megabytes at most.
 const CONSOLE_PIECES: i64 = 4000;
@@ -44,7 +44,7 @@ impl Query {
         self.0.get(name).map(String::as_str)
     }
 
-    fn whole(&self, name: &str, least: i64, most: i64) -> Result<Option<i64>, Problem> {
+    pub fn whole(&self, name: &str, least: i64, most: i64) -> Result<Option<i64>, Problem> {
         let Some(text) = self.get(name) else {
             return Ok(None);
         };

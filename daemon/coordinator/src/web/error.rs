@@ -1,7 +1,7 @@
 //! Refusals and failures as RFC 9457 problems: what happened, where, what to do.
 
 use crate::store::StoreError;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
@@ -24,6 +24,9 @@ pub struct Problem {
     /// For 405: what the address does take.
     #[serde(skip)]
     pub allow: Option<&'static str>,
+    /// For 429: when to try again.
+    #[serde(skip)]
+    pub wait_s: Option<u64>,
 }
 
 impl Problem {
@@ -40,6 +43,7 @@ impl Problem {
             detail: detail.into(),
             errors: Vec::new(),
             allow: None,
+            wait_s: None,
         }
     }
 
@@ -125,6 +129,44 @@ impl Problem {
         )
     }
 
+    pub fn unauthenticated(detail: impl Into<String>) -> Problem {
+        Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "/problems/unauthenticated",
+            "Who is asking?",
+            detail,
+        )
+    }
+
+    pub fn forbidden(detail: impl Into<String>) -> Problem {
+        Problem::new(
+            StatusCode::FORBIDDEN,
+            "/problems/forbidden",
+            "The role does not allow it",
+            detail,
+        )
+    }
+
+    pub fn forged(detail: impl Into<String>) -> Problem {
+        Problem::new(
+            StatusCode::FORBIDDEN,
+            "/problems/forged",
+            "Not sent by a page of this daemon",
+            detail,
+        )
+    }
+
+    pub fn too_many(what: &str, wait_s: u64) -> Problem {
+        let mut problem = Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "/problems/too-many",
+            "Too many tries",
+            format!("{what}; try again in {wait_s} s"),
+        );
+        problem.wait_s = Some(wait_s);
+        problem
+    }
+
     pub fn cross_site(detail: impl Into<String>) -> Problem {
         Problem::new(
             StatusCode::FORBIDDEN,
@@ -164,6 +206,26 @@ impl Problem {
         )
     }
 
+    /// What is said beside the body, whatever form that has.
+    pub fn say_in(&self, headers: &mut HeaderMap) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == 401 {
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static("Bearer realm=\"perfbisect\""),
+            );
+        }
+        if let Some(wait_s) = self.wait_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
+        }
+        if self.status == 503 {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+    }
+
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
@@ -190,13 +252,7 @@ impl IntoResponse for Problem {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if let Some(allow) = self.allow {
-            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
-        }
-        if self.status == 503 {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-        }
+        self.say_in(headers);
         response
     }
 }

@@ -52,7 +52,11 @@ pub fn problem(problem: Problem) -> Response {
         status: problem.status,
     };
     match page.render() {
-        Ok(html) => (status, Html(html)).into_response(),
+        Ok(html) => {
+            let mut response = (status, Html(html)).into_response();
+            problem.say_in(response.headers_mut());
+            response
+        }
         Err(_) => problem.into_response(),
     }
 }

@@ -31,7 +31,7 @@ pub async fn accept(State(state): State<WebState>, request: Request) -> Result<R
 }
 
 /// Whether the media type is JSON, then the size, then the syntax: each refusal names the one that failed.
-async fn json_body(request: Request) -> Result<Value, Problem> {
+pub async fn json_body(request: Request) -> Result<Value, Problem> {
     let kind = request
         .headers()
         .get(header::CONTENT_TYPE)
