@@ -36,6 +36,7 @@ npm:npm
 lab_packages="
 mmdebstrap:mmdebstrap
 python3:python3
+python3-venv:/usr/lib/python3*/ensurepip
 openssh-client:ssh
 "
 

@@ -11,6 +11,7 @@ pub mod attempts;
 pub mod bisections;
 pub mod builds;
 pub mod facts;
+pub mod idempotency;
 pub mod jobs;
 pub mod local;
 pub mod machines;

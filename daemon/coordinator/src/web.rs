@@ -4,14 +4,18 @@
 //! how a machine is reached or a message sent.
 
 mod access;
+mod answers;
 mod api;
 mod assets;
 mod error;
 mod fields;
+mod fresh;
 mod guard;
+mod idempotency;
 mod levels;
 mod live;
 mod metrics;
+mod openapi;
 mod pages;
 mod plot;
 mod reading;
@@ -61,30 +65,14 @@ pub struct WebState {
 pub fn router(state: WebState) -> Router {
     metrics::install();
     let hosts = guard::Hosts::of(&state.config.base_url());
-    let streams = Router::new()
-        .route("/api/v1/events", get(live::of_all))
-        .route("/api/v1/bisections/{name}/events", get(live::of_bisection));
-    let answers = Router::new()
-        .route("/api/v1/bisections", get(api::list).post(submit::accept))
-        .route("/api/v1/bisections/{name}", get(api::one))
-        .route("/api/v1/bisections/{name}/cancel", post(api::cancel))
-        .route("/api/v1/bisections/{name}/samples", get(api::samples))
-        .route("/api/v1/bisections/{name}/jobs", get(api::jobs))
-        .route("/api/v1/bisections/{name}/attempts", get(api::attempts))
-        .route("/api/v1/bisections/{name}/decisions", get(api::decisions))
-        .route("/api/v1/attempts/{id}/console", get(api::console))
-        .route("/api/v1/machines", get(api::machines))
-        .route("/api/v1/machines/{name}/admit", post(api::admit))
-        .route("/api/v1/workloads", get(api::workloads))
-        .route("/api/v1/trees", get(api::trees))
-        .route("/api/v1/tokens", get(tokens::list).post(tokens::create))
-        .route("/api/v1/tokens/{id}/revoke", post(tokens::revoke))
-        .route("/api/v1/actions", get(tokens::actions))
-        .route("/api/v1/me", get(tokens::me))
+    let described = Arc::new(openapi::document(&state.config).to_string());
+    let answers = Router::from(openapi::answers())
+        .route(openapi::PATH, get(describe))
         .route("/", get(pages::list))
         .route("/bisections/{name}", get(pages::bisection))
         .route("/bisections/{name}/cancel", post(pages::cancel))
         .route("/submit", get(pages::submit_form).post(pages::submit))
+        .route("/api", get(pages::reference))
         .route("/login", get(access::form).post(access::log_in))
         .route("/logout", post(access::log_out))
         .route("/assets/{name}", get(assets::serve))
@@ -92,11 +80,15 @@ pub fn router(state: WebState) -> Router {
         .route("/metrics", get(metrics::metrics))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(axum::Extension(described))
+        .layer(from_fn_with_state(state.clone(), idempotency::once))
+        .layer(from_fn(fresh::tag))
         .layer(CompressionLayer::new())
         .layer(from_fn(guard::deadline));
-    streams
+    Router::from(openapi::streams())
         .method_not_allowed_fallback(method_not_allowed)
         .merge(answers)
+        .layer(from_fn(error::as_problem))
         .layer(axum::Extension(Arc::new(access::Logins::default())))
         .layer(from_fn_with_state(state.clone(), access::gate))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
@@ -123,6 +115,14 @@ pub async fn serve(listener: tokio::net::TcpListener, state: WebState) -> anyhow
             Ok(())
         }
     }
+}
+
+async fn describe(axum::Extension(described): axum::Extension<Arc<String>>) -> Response {
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        described.to_string(),
+    )
+        .into_response()
 }
 
 fn span(request: &Request) -> tracing::Span {

@@ -3,7 +3,10 @@
 //! What is asserted is what a client reads: status, field, words, headers, order of events.
 
 mod access;
+mod contract;
+mod matrix;
 mod refusals;
+mod repeat;
 mod site;
 
 use serde_json::{Value, json};

@@ -24,7 +24,7 @@ pub struct Site {
     pub url: String,
     pub http: reqwest::Client,
     pub tree: UserTree,
-    store: Store,
+    pub store: Store,
     shutdown: CancellationToken,
     serving: Option<JoinHandle<anyhow::Result<()>>>,
     folder: tempfile::TempDir,

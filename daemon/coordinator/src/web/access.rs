@@ -55,6 +55,14 @@ impl Visitor {
         }
     }
 
+    /// Whose idempotency keys they are: an admin's are not another's, whatever both are called.
+    pub fn owner(&self) -> String {
+        match self.holder() {
+            Some(holder) => holder.token_id.to_string(),
+            None => self.actor().to_string(),
+        }
+    }
+
     /// `None`: may see nothing that is not open to all.
     pub fn role(&self, state: &WebState) -> Option<Role> {
         match self {

@@ -1,6 +1,8 @@
 //! The API under `/api/v1`: JSON of what the store holds, field names with units.
 
+use super::answers;
 use super::error::Problem;
+use super::openapi::LARGEST;
 use super::{WebState, reading, say};
 use crate::store::CancelOutcome;
 use crate::store::views::{BisectionView, ListFilter, Name};
@@ -76,20 +78,36 @@ pub async fn find(state: &WebState, name: &str) -> Result<BisectionView, Problem
     state.store.view_bisection(parsed).await?.ok_or_else(unknown)
 }
 
+/// List bisections, the newest first
+#[utoipa::path(get, path = "/api/v1/bisections", tag = "bisections", operation_id = "list_bisections",
+    params(
+        ("state" = Option<answers::BisectionState>, Query, description = "Only those in this state"),
+        ("tree" = Option<String>, Query, pattern = "^[A-Za-z0-9_.-]{1,64}$", description = "Only those of this tree"),
+        ("before" = Option<i64>, Query, minimum = 1, maximum = 9_007_199_254_740_991_i64, description = "Only numbers below this one: `next_before` of the page before"),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 200, description = "Rows of a page"),
+    ),
+    responses((status = 200, description = "A page of them", body = answers::Bisections)))]
 pub async fn list(State(state): State<WebState>, RawQuery(raw): RawQuery) -> Result<Response, Problem> {
     let query = Query::read(raw.as_deref(), &["state", "tree", "before", "limit"])?;
     let wanted = query.get("state");
-    if let Some(other) = wanted.filter(|s| !["open", "concluded", "cancelled"].contains(s)) {
+    if let Some(other) = wanted.filter(|s| answers::BisectionState::ALL.iter().all(|(name, _)| name != s)) {
         return Err(Problem::bad_query(
             "state",
             format!("must be open, concluded or cancelled, is `{other}`"),
         ));
     }
+    let is_name = |text: &str| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        (1..=64).contains(&text.len()) && text.bytes().all(plain)
+    };
+    if query.get("tree").is_some_and(|tree| !is_name(tree)) {
+        return Err(Problem::bad_query("tree", "is no name of a tree"));
+    }
     let limit = query.whole("limit", 1, PAGE_MOST)?.unwrap_or(PAGE_DEFAULT);
     let filter = ListFilter {
         state: wanted.map(str::to_string),
         tree: query.get("tree").map(str::to_string),
-        before: query.whole("before", 1, i64::MAX)?,
+        before: query.whole("before", 1, LARGEST)?,
         // One more than asked for tells whether there is a next page.
         limit: limit + 1,
     };
@@ -97,57 +115,79 @@ pub async fn list(State(state): State<WebState>, RawQuery(raw): RawQuery) -> Res
     let more = views.len() as i64 > limit;
     views.truncate(limit as usize);
     let next = views.last().filter(|_| more).map(|last| last.number);
-    let bisections: Vec<Value> = views.iter().map(|v| summary(&state, v)).collect();
-    Ok(Json(json!({ "bisections": bisections, "next_before": next })).into_response())
+    let bisections = views.iter().map(|v| summary(&state, v)).collect();
+    Ok(Json(answers::Bisections {
+        bisections,
+        next_before: next,
+    })
+    .into_response())
 }
 
 /// A row of the list.
-fn summary(state: &WebState, v: &BisectionView) -> Value {
+fn summary(state: &WebState, v: &BisectionView) -> answers::Summary {
     let plan = v.plan.as_ref().map(reading::plan);
     let conclusion = v.conclusion.as_ref().map(reading::conclusion);
-    json!({
-        "id": v.id,
-        "number": v.number,
-        "url": format!("/api/v1/bisections/{}", v.number),
-        "page": format!("{}/bisections/{}", state.config.base_url(), v.number),
-        "state": v.state,
-        "status": conclusion.as_ref().map(|c| c.status.clone()),
-        "sentence": super::pages::sentence(v, plan.as_ref(), conclusion.as_ref()),
-        "tree": v.tree,
-        "good": { "revision": v.good_rev, "commit": v.good_commit },
-        "bad": { "revision": v.bad_rev, "commit": v.bad_commit },
-        "workload": v.case.get("workload"),
-        "metric": v.policy.pointer("/metric/name"),
-        "machines": v.machines,
-        "priority": v.priority,
-        "created_at": v.created_at,
-        "ended_at": v.ended_at,
-        "suspects_left": plan.as_ref().map(|p| p.suspects_left),
-        "first_bad": conclusion.map(|c| c.first_bad).unwrap_or_default(),
-        "counts": { "kernels": v.kernels, "boots": v.boots, "builds": v.builds, "working": v.working },
-    })
+    let end = |revision: &str, commit: &str| answers::End {
+        revision: revision.to_string(),
+        commit: commit.to_string(),
+    };
+    answers::Summary {
+        id: v.id,
+        number: v.number,
+        url: format!("/api/v1/bisections/{}", v.number),
+        page: format!("{}/bisections/{}", state.config.base_url(), v.number),
+        state: v.state.clone(),
+        status: conclusion.as_ref().map(|c| c.status.clone()),
+        sentence: super::pages::sentence(v, plan.as_ref(), conclusion.as_ref()),
+        tree: v.tree.clone(),
+        good: end(&v.good_rev, &v.good_commit),
+        bad: end(&v.bad_rev, &v.bad_commit),
+        workload: v.case.get("workload").cloned(),
+        metric: v.policy.pointer("/metric/name").cloned(),
+        machines: v.machines.clone(),
+        priority: v.priority,
+        created_at: v.created_at,
+        ended_at: v.ended_at,
+        suspects_left: plan.as_ref().map(|p| p.suspects_left),
+        first_bad: conclusion.map(|c| c.first_bad).unwrap_or_default(),
+        counts: answers::Counts {
+            kernels: v.kernels,
+            boots: v.boots,
+            builds: v.builds,
+            working: v.working,
+        },
+    }
 }
 
 /// Everything of one: what was asked, how it was resolved, the latest plan, the conclusion.
-pub fn detail(state: &WebState, v: &BisectionView) -> Value {
-    let mut all = summary(state, v);
-    all["first_parent"] = json!(v.first_parent);
-    all["request"] = v.request.clone();
-    all["case"] = v.case.clone();
-    all["policy"] = v.policy.clone();
-    all["record_version"] = json!(v.record_version);
-    all["planned_version"] = json!(v.planned_version);
-    all["planned_at"] = json!(v.planned_at);
-    all["plan"] = v.plan.clone().unwrap_or(Value::Null);
-    all["conclusion"] = v.conclusion.clone().unwrap_or(Value::Null);
-    all
+pub fn detail(state: &WebState, v: &BisectionView) -> answers::Detail {
+    answers::Detail {
+        summary: summary(state, v),
+        first_parent: v.first_parent,
+        request: v.request.clone(),
+        case: v.case.clone(),
+        policy: v.policy.clone(),
+        record_version: v.record_version,
+        planned_version: v.planned_version,
+        planned_at: v.planned_at,
+        plan: v.plan.clone().unwrap_or(Value::Null),
+        conclusion: v.conclusion.clone().unwrap_or(Value::Null),
+    }
 }
 
+/// Show a bisection
+#[utoipa::path(get, path = "/api/v1/bisections/{name}", tag = "bisections", operation_id = "show_bisection",
+    params(("name" = String, Path, description = "Its number or its id")),
+    responses((status = 200, description = "All of it", body = answers::Detail)))]
 pub async fn one(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
     let view = find(&state, &name).await?;
     Ok(Json(detail(&state, &view)).into_response())
 }
 
+/// Cancel a bisection: running jobs are stopped, what was measured stays
+#[utoipa::path(post, path = "/api/v1/bisections/{name}/cancel", tag = "bisections", operation_id = "cancel_bisection",
+    params(("name" = String, Path, description = "Its number or its id")),
+    responses((status = 200, description = "As it is now", body = answers::Detail)))]
 pub async fn cancel(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
     let view = find(&state, &name).await?;
     cancel_view(&state, &view).await?;
@@ -166,87 +206,111 @@ pub async fn cancel_view(state: &WebState, view: &BisectionView) -> Result<(), P
     }
 }
 
+/// List the outcomes of its jobs
+#[utoipa::path(get, path = "/api/v1/bisections/{name}/samples", tag = "bisections", operation_id = "list_samples",
+    params(("name" = String, Path, description = "Its number or its id")),
+    responses((status = 200, description = "All of them", body = answers::Samples)))]
 pub async fn samples(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
     let view = find(&state, &name).await?;
     let samples = state.store.view_samples(view.id).await?;
-    let one = |s: &crate::store::views::SampleView| {
-        json!({
-            "id": s.id,
-            "kernel": s.kernel,
-            "machine": s.machine,
-            "lane": s.lane,
-            "replicate": s.replicate,
-            "outcome": s.outcome,
-            "observed_at": s.observed_at,
-            "boot_id": s.boot_id,
-            "attempt_id": s.attempt_id,
-            "failure": s.failure,
-        })
+    let one = |s: crate::store::views::SampleView| answers::Sample {
+        id: s.id,
+        kernel: s.kernel,
+        machine: s.machine,
+        lane: s.lane,
+        replicate: s.replicate,
+        outcome: s.outcome,
+        observed_at: s.observed_at,
+        boot_id: s.boot_id,
+        attempt_id: s.attempt_id,
+        failure: s.failure.unwrap_or(Value::Null),
     };
-    Ok(Json(json!({ "samples": samples.iter().map(one).collect::<Vec<_>>() })).into_response())
+    let samples = samples.into_iter().map(one).collect();
+    Ok(Json(answers::Samples { samples }).into_response())
 }
 
+/// List its jobs
+#[utoipa::path(get, path = "/api/v1/bisections/{name}/jobs", tag = "bisections", operation_id = "list_jobs",
+    params(("name" = String, Path, description = "Its number or its id")),
+    responses((status = 200, description = "All of them", body = answers::Jobs)))]
 pub async fn jobs(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
     let view = find(&state, &name).await?;
     let jobs = state.store.view_jobs(view.id).await?;
-    let one = |j: &crate::store::views::JobView| {
-        json!({
-            "id": j.id,
-            "kernel": j.kernel,
-            "machine": j.machine,
-            "lane": j.lane,
-            "replicate": j.replicate,
-            "runs": j.runs,
-            "state": j.state,
-            "failures": j.failures,
-            "created_at": j.created_at,
-            "ended_at": j.ended_at,
-            "attempt": j.attempt_id.map(|id| json!({ "id": id, "phase": j.phase, "trouble": j.trouble })),
-        })
+    let one = |j: crate::store::views::JobView| answers::Job {
+        id: j.id,
+        kernel: j.kernel,
+        machine: j.machine,
+        lane: j.lane,
+        replicate: j.replicate,
+        runs: j.runs,
+        state: j.state,
+        failures: j.failures,
+        created_at: j.created_at,
+        ended_at: j.ended_at,
+        attempt: j.attempt_id.map(|id| answers::JobAttempt {
+            id,
+            phase: j.phase,
+            trouble: j.trouble,
+        }),
     };
-    Ok(Json(json!({ "jobs": jobs.iter().map(one).collect::<Vec<_>>() })).into_response())
+    let jobs = jobs.into_iter().map(one).collect();
+    Ok(Json(answers::Jobs { jobs }).into_response())
 }
 
+/// List its attempts
+///
 /// Every try at its builds and jobs, and how long it took from the grant of the machine to the stored outcome.
+#[utoipa::path(get, path = "/api/v1/bisections/{name}/attempts", tag = "bisections", operation_id = "list_attempts",
+    params(("name" = String, Path, description = "Its number or its id")),
+    responses((status = 200, description = "All of them", body = answers::Attempts)))]
 pub async fn attempts(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
     let view = find(&state, &name).await?;
     let attempts = state.store.view_attempts(view.id).await?;
-    let one = |a: &crate::store::views::AttemptView| {
+    let one = |a: crate::store::views::AttemptView| {
         let wall = a
             .ended_at
             .map(|end| (end - a.started_at).num_milliseconds() as f64 / 1000.0);
-        json!({
-            "id": a.id,
-            "kind": if a.building { "build" } else { "measure" },
-            "kernel": a.kernel,
-            "machine": a.machine,
-            "state": a.state,
-            "ended_by": a.ended_by,
-            "trouble": a.trouble,
-            "started_at": a.started_at,
-            "ended_at": a.ended_at,
-            "wall_s": wall,
-        })
+        answers::Attempt {
+            id: a.id,
+            kind: if a.building { "build" } else { "measure" },
+            kernel: a.kernel,
+            machine: a.machine,
+            state: a.state,
+            ended_by: a.ended_by,
+            trouble: a.trouble,
+            started_at: a.started_at,
+            ended_at: a.ended_at,
+            wall_s: wall,
+        }
     };
-    Ok(Json(json!({ "attempts": attempts.iter().map(one).collect::<Vec<_>>() })).into_response())
+    let attempts = attempts.into_iter().map(one).collect();
+    Ok(Json(answers::Attempts { attempts }).into_response())
 }
 
+/// List what was decided, and on which record
+#[utoipa::path(get, path = "/api/v1/bisections/{name}/decisions", tag = "bisections", operation_id = "list_decisions",
+    params(("name" = String, Path, description = "Its number or its id")),
+    responses((status = 200, description = "The newest thousand", body = answers::Decisions)))]
 pub async fn decisions(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
     let view = find(&state, &name).await?;
     let decisions = state.store.view_decisions(view.id, DECISIONS_MOST).await?;
-    let one = |d: &crate::store::views::DecisionView| {
-        json!({
-            "id": d.id,
-            "record_version": d.record_version,
-            "planner_version": d.planner_version,
-            "made_at": d.made_at,
-            "plan": d.plan,
-        })
+    let one = |d: crate::store::views::DecisionView| answers::Decision {
+        id: d.id,
+        record_version: d.record_version,
+        planner_version: d.planner_version,
+        made_at: d.made_at,
+        plan: d.plan,
     };
-    Ok(Json(json!({ "decisions": decisions.iter().map(one).collect::<Vec<_>>() })).into_response())
+    let decisions = decisions.into_iter().map(one).collect();
+    Ok(Json(answers::Decisions { decisions }).into_response())
 }
 
+/// Show the console of an attempt
+///
 /// The console and build log of one attempt as plain text, the newest part of it.
+#[utoipa::path(get, path = "/api/v1/attempts/{id}/console", tag = "bisections", operation_id = "show_console",
+    params(("id" = String, Path, description = "The id of an attempt")),
+    responses((status = 200, description = "Text", body = String, content_type = "text/plain")))]
 pub async fn console(State(state): State<WebState>, Path(id): Path<String>) -> Result<Response, Problem> {
     let unknown =
         || Problem::not_found("there is no attempt of this id; the jobs of a bisection list theirs");
@@ -259,6 +323,9 @@ pub async fn console(State(state): State<WebState>, Path(id): Path<String>) -> R
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
 }
 
+/// List machines and what they do
+#[utoipa::path(get, path = "/api/v1/machines", tag = "lab", operation_id = "list_machines",
+    responses((status = 200, description = "All of them", body = answers::Machines)))]
 pub async fn machines(State(state): State<WebState>) -> Result<Response, Problem> {
     let seen: BTreeMap<String, _> = state
         .store
@@ -269,70 +336,86 @@ pub async fn machines(State(state): State<WebState>) -> Result<Response, Problem
         .collect();
     let one = |m: &crate::config::Machine| {
         let seen = seen.get(&m.name);
-        json!({
-            "name": m.name,
-            "arch": m.arch,
-            "pools": m.pools,
-            "roles": m.roles,
-            "state": seen.map(|s| &s.state),
-            "reason": seen.and_then(|s| s.reason.as_ref()),
-            "lane": seen.map(|s| s.lane),
-            "admission": seen.and_then(|s| s.admission.as_ref()),
-            "probed_at": seen.and_then(|s| s.probed_at),
-            "probe": seen.and_then(|s| s.probe.as_ref()),
-            "work": seen.filter(|s| s.attempt_id.is_some()).map(|s| json!({
-                "attempt": s.attempt_id,
-                "bisection": s.bisection,
-                "kernel": s.kernel_key,
-                "building": s.building,
-                "trial": s.trial,
-                "replicate": s.replicate,
-                "phase": s.phase,
-                "started_at": s.started_at,
-                "deadline_at": s.deadline_at,
-            })),
-        })
+        answers::Machine {
+            name: m.name.clone(),
+            arch: m.arch.clone(),
+            pools: m.pools.clone(),
+            roles: json!(m.roles),
+            state: seen.map(|s| s.state.clone()),
+            reason: seen.and_then(|s| s.reason.clone()),
+            lane: seen.map(|s| s.lane),
+            admission: seen.and_then(|s| s.admission.clone()).unwrap_or(Value::Null),
+            probed_at: seen.and_then(|s| s.probed_at),
+            probe: seen.and_then(|s| s.probe.clone()).unwrap_or(Value::Null),
+            work: seen.filter(|s| s.attempt_id.is_some()).map(work),
+        }
     };
-    Ok(
-        Json(json!({ "machines": state.config.machines.values().map(one).collect::<Vec<_>>() }))
-            .into_response(),
-    )
+    let machines = state.config.machines.values().map(one).collect();
+    Ok(Json(answers::Machines { machines }).into_response())
 }
 
+fn work(s: &crate::store::views::MachineView) -> answers::Work {
+    answers::Work {
+        attempt: s.attempt_id,
+        bisection: s.bisection,
+        kernel: s.kernel_key.clone(),
+        building: s.building,
+        trial: s.trial.clone(),
+        replicate: s.replicate,
+        phase: s.phase.clone(),
+        started_at: s.started_at,
+        deadline_at: s.deadline_at,
+    }
+}
+
+/// Try a machine anew before it serves
+///
 /// Tried again from the start, out of quarantine.
+#[utoipa::path(post, path = "/api/v1/machines/{name}/admit", tag = "lab", operation_id = "admit_machine",
+    params(("name" = String, Path, description = "Its name")),
+    responses((status = 200, description = "It is tried", body = answers::Admitted)))]
 pub async fn admit(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
-    match state.store.admit_again(&name).await? {
-        true => Ok(Json(json!({ "name": name })).into_response()),
+    // Postgres takes no NUL, and no machine has one in its name.
+    match !name.contains('\0') && state.store.admit_again(&name).await? {
+        true => Ok(Json(answers::Admitted { name }).into_response()),
         false => Err(Problem::not_found(format!(
             "there is no machine `{name}`; GET /api/v1/machines lists them"
         ))),
     }
 }
 
+/// List what can be measured
+#[utoipa::path(get, path = "/api/v1/workloads", tag = "lab", operation_id = "list_workloads",
+    responses((status = 200, description = "All of them", body = answers::Workloads)))]
 pub async fn workloads(State(state): State<WebState>) -> Response {
-    let one = |w: &crate::config::Workload| {
-        json!({
-            "name": w.name,
-            "description": w.description,
-            "parameters": w.parameters,
-            "metrics": w.metrics,
-            "warmup_runs": w.warmup_runs,
-            "run_limit_s": w.run_limit_s,
-        })
+    let one = |w: &crate::config::Workload| answers::Workload {
+        name: w.name.clone(),
+        description: w.description.clone(),
+        parameters: json!(w.parameters),
+        metrics: json!(w.metrics),
+        warmup_runs: w.warmup_runs,
+        run_limit_s: w.run_limit_s,
     };
-    Json(json!({ "workloads": state.config.workloads.values().map(one).collect::<Vec<_>>() })).into_response()
+    let workloads = state.config.workloads.values().map(one).collect();
+    Json(answers::Workloads { workloads }).into_response()
 }
 
 /// Names of branches and tags that a tree has now, the newest first, so that a form can offer them.
 const REFS: usize = 50;
 
+/// List trees and their branches and tags
+#[utoipa::path(get, path = "/api/v1/trees", tag = "lab", operation_id = "list_trees",
+    responses((status = 200, description = "All of them", body = answers::Trees)))]
 pub async fn trees(State(state): State<WebState>) -> Response {
     let mut trees = Vec::new();
     for name in state.config.file.trees.keys() {
         let refs = refs_of(&state, name).await;
-        trees.push(json!({ "name": name, "refs": refs }));
+        trees.push(answers::Tree {
+            name: name.clone(),
+            refs,
+        });
     }
-    Json(json!({ "trees": trees })).into_response()
+    Json(answers::Trees { trees }).into_response()
 }
 
 pub async fn refs_of(state: &WebState, tree: &str) -> Vec<String> {

@@ -1,7 +1,10 @@
 //! Refusals and failures as RFC 9457 problems: what happened, where, what to do.
 
 use crate::store::StoreError;
+use axum::body::to_bytes;
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
@@ -11,6 +14,9 @@ pub struct FieldError {
     pub field: String,
     pub message: String,
 }
+
+/// The framework says little.
+const SAID_BYTES: usize = 1 << 16;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Problem {
@@ -77,6 +83,21 @@ impl Problem {
             StatusCode::BAD_REQUEST,
             "/problems/invalid-query",
             "The query cannot be understood",
+            format!("{field}: {message}"),
+        );
+        problem.errors.push(FieldError {
+            field: field.to_string(),
+            message,
+        });
+        problem
+    }
+
+    pub fn bad_header(field: &str, message: impl Into<String>) -> Problem {
+        let message = message.into();
+        let mut problem = Problem::new(
+            StatusCode::BAD_REQUEST,
+            "/problems/invalid-header",
+            "A header cannot be understood",
             format!("{field}: {message}"),
         );
         problem.errors.push(FieldError {
@@ -241,6 +262,28 @@ impl From<StoreError> for Problem {
             false => Problem::internal("the store failed", error),
         }
     }
+}
+
+/// What the framework refuses by itself (an address that is no UTF-8, a body cut off), in the form of all refusals.
+pub async fn as_problem(request: Request, next: Next) -> Response {
+    let api = request.uri().path().starts_with("/api/");
+    let response = next.run(request).await;
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let told = kind.is_some_and(|k| k.as_bytes().starts_with(b"application/problem+json"));
+    if !api || told || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let said = to_bytes(response.into_body(), SAID_BYTES)
+        .await
+        .unwrap_or_default();
+    Problem::new(
+        status,
+        "/problems/refused",
+        "The request cannot be taken",
+        String::from_utf8_lossy(&said),
+    )
+    .into_response()
 }
 
 impl IntoResponse for Problem {

@@ -3,10 +3,12 @@
 //! An event's id is its row's id, so a browser that comes back with `Last-Event-ID` misses nothing. The bell only
 //! says that something may be new; the rows are the truth. A stream ends with the daemon, never by itself.
 
+use super::api::Query;
 use super::error::Problem;
-use super::{WebState, api};
+use super::openapi::LARGEST;
+use super::{WebState, answers, api};
 use crate::store::views::EventView;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -26,26 +28,62 @@ const PAGE: i64 = 200;
 /// look reaches so far back, and skips what was sent.
 const REACH_BACK: i64 = 200;
 
+/// Follow a bisection: its events as they happen
+#[utoipa::path(get, path = "/api/v1/bisections/{name}/events", tag = "events", operation_id = "follow_bisection",
+    params(
+        ("name" = String, Path, description = "Its number or its id"),
+        ("follow" = Option<bool>, Query, description = "false: what has happened, and the stream ends"),
+        ("Last-Event-ID" = Option<i64>, Header, minimum = 0, maximum = 9_007_199_254_740_991_i64, description = "Only what came after this event"),
+    ),
+    responses((status = 200, description = "Server-sent events", body = answers::Event, content_type = "text/event-stream")))]
 pub async fn of_bisection(
     State(state): State<WebState>,
     Path(name): Path<String>,
+    RawQuery(raw): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let follow = follow(raw.as_deref())?;
     let view = api::find(&state, &name).await?;
-    open(state, Some(view.id), headers).await
+    open(state, Some(view.id), headers, follow).await
 }
 
-pub async fn of_all(State(state): State<WebState>, headers: HeaderMap) -> Result<Response, Problem> {
-    open(state, None, headers).await
+/// Follow every bisection
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", operation_id = "follow_all",
+    params(
+        ("follow" = Option<bool>, Query, description = "false: what has happened, and the stream ends"),
+        ("Last-Event-ID" = Option<i64>, Header, minimum = 0, maximum = 9_007_199_254_740_991_i64, description = "Only what came after this event"),
+    ),
+    responses((status = 200, description = "Server-sent events", body = answers::Event, content_type = "text/event-stream")))]
+pub async fn of_all(
+    State(state): State<WebState>,
+    RawQuery(raw): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let follow = follow(raw.as_deref())?;
+    open(state, None, headers, follow).await
 }
 
-/// With `Last-Event-ID` from there on; without it, from now on.
-async fn open(state: WebState, bisection: Option<Uuid>, headers: HeaderMap) -> Result<Response, Problem> {
+fn follow(raw: Option<&str>) -> Result<bool, Problem> {
+    match Query::read(raw, &["follow"])?.get("follow") {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(Problem::bad_query("follow", "must be true or false")),
+    }
+}
+
+/// With `Last-Event-ID` from there on; without it, from now on, or all that has been where nothing is followed.
+async fn open(
+    state: WebState,
+    bisection: Option<Uuid>,
+    headers: HeaderMap,
+    follow: bool,
+) -> Result<Response, Problem> {
     let after = match headers.get("last-event-id") {
+        None if !follow => 0,
         None => state.store.view_last_event(bisection).await?,
         Some(value) => {
             let id = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-            id.filter(|id| *id >= 0).ok_or_else(|| {
+            id.filter(|id| (0..=LARGEST).contains(id)).ok_or_else(|| {
                 Problem::bad_query(
                     "Last-Event-ID",
                     "must be the id of an event of this daemon: a whole number",
@@ -54,7 +92,7 @@ async fn open(state: WebState, bisection: Option<Uuid>, headers: HeaderMap) -> R
         }
     };
     let stopping = state.shutdown.clone();
-    let stream = events(state, bisection, after).take_until(stopping.cancelled_owned());
+    let stream = events(state, bisection, after, follow).take_until(stopping.cancelled_owned());
     let mut response = Sse::new(stream)
         .keep_alive(KeepAlive::new().interval(HEARTBEAT))
         .into_response();
@@ -81,6 +119,7 @@ fn events(
     state: WebState,
     bisection: Option<Uuid>,
     after: i64,
+    follow: bool,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let bell = state.store.listen();
     let cursor = Cursor {
@@ -93,7 +132,7 @@ fn events(
         ready: Default::default(),
         opened: false,
     };
-    stream::unfold(cursor, |mut cursor| async move {
+    stream::unfold(cursor, move |mut cursor| async move {
         if !cursor.opened {
             cursor.opened = true;
             // Tells the browser how long to wait before it comes back, and opens the stream at once.
@@ -108,6 +147,9 @@ fn events(
             }
             if cursor.look().await {
                 continue;
+            }
+            if !follow {
+                return None;
             }
             tokio::select! {
                 () = cursor.bell.rung() => {}

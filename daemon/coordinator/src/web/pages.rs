@@ -2,10 +2,12 @@
 
 mod bisection;
 mod form;
+mod reference;
 mod scene;
 
 pub use bisection::sentence;
 pub use form::{submit, submit_form};
+pub use reference::reference;
 
 use super::api::{self, Query};
 use super::error::Problem;

@@ -2,6 +2,7 @@
 
 use super::error::FieldError;
 use super::fields::{Complaints, Fields};
+use super::openapi::LARGEST;
 use crate::case::Case;
 use crate::config::{Config, MetricDef, Role, Workload};
 use crate::store::{Channel, Recipient};
@@ -11,11 +12,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A notice goes to so many people at most.
-const RECIPIENTS: usize = 20;
+pub const RECIPIENTS: usize = 20;
 /// Longer than any sensible revision, shorter than what git would choke on.
-const REVISION_BYTES: usize = 250;
+pub const REVISION_BYTES: usize = 250;
 /// Ten years: a limit beyond it is a typing error.
-const SECONDS: f64 = 315_576_000.0;
+pub const SECONDS: f64 = 315_576_000.0;
+
+/// Higher goes first.
+pub const PRIORITY: std::ops::RangeInclusive<i64> = -100..=100;
 
 /// What is wanted, in the daemon's own types; only the ends are still as typed.
 pub struct Wanted {
@@ -51,14 +55,14 @@ pub fn read(body: &Value, config: &Config) -> Result<Wanted, Vec<FieldError>> {
     let metric = metric(&fields, workload);
     let min_effect = min_effect(&fields, metric);
     let confidence = fields.number("confidence", 0.5, 1.0).unwrap_or(0.99);
-    let seed = fields.whole("seed", 0..=i64::MAX).unwrap_or(0).unsigned_abs();
+    let seed = fields.whole("seed", 0..=LARGEST).unwrap_or(0).unsigned_abs();
     let look_for = look_for(&fields);
     let costs = costs(&fields);
     let limits = limits(&fields);
     let confirm = confirm(&fields);
     let first_parent = fields.truth("first_parent", false);
     let machines = machines(&fields, config);
-    let priority = fields.whole("priority", -100..=100).unwrap_or(0) as i32;
+    let priority = fields.whole("priority", PRIORITY).unwrap_or(0) as i32;
     let recipients = recipients(&fields, config, &complaints);
     fields.end();
     let wanted = (|| {

@@ -5,7 +5,7 @@
 
 use super::error::{FieldError, Problem};
 use super::request::{self, Wanted};
-use super::{BODY_BYTES, WebState, api};
+use super::{BODY_BYTES, WebState, answers, api};
 use crate::case::{Definition, RecipeDef};
 use crate::plan_json;
 use crate::store::{Submission, Submitted};
@@ -18,6 +18,15 @@ use bisect::CommitId;
 use serde_json::Value;
 use uuid::Uuid;
 
+/// Submit a range; an equal open one is joined (200)
+#[utoipa::path(post, path = "/api/v1/bisections", tag = "bisections", operation_id = "submit_bisection",
+    request_body(content = ref("#/components/schemas/Submission"), content_type = "application/json"),
+    responses(
+        (status = 201, description = "It is searched", body = answers::Detail,
+            headers(("Location" = String, description = "Where it is shown"))),
+        (status = 200, description = "It was searched already, and is joined", body = answers::Detail,
+            headers(("Location" = String, description = "Where it is shown"))),
+    ))]
 pub async fn accept(State(state): State<WebState>, request: Request) -> Result<Response, Problem> {
     let body = json_body(request).await?;
     let submitted = submit(&state, body).await?;
