@@ -29,10 +29,9 @@ use tank::{Sight, Tank};
 /// Prior probability that the ends do not differ.
 pub const NO_CHANGE: f64 = 0.2;
 
-/// Factor behind the best at which a noise hypothesis is dropped: e^-10; and at which one node loses one: e^-23.
-const DROP_CELL: f64 = 4.54e-5;
-const DROP_STATE: f64 = 1.03e-10;
-const DROP_EVERY: usize = 2;
+/// Factor behind the best at which a noise hypothesis is dropped: e^-8; and at which one node loses one: e^-18.
+const DROP_CELL: f64 = 3.35e-4;
+const DROP_STATE: f64 = 1.52e-8;
 const DROP_FROM: usize = 4;
 /// Filters that are kept at most after a boot: with it `updates <= 2 MOST_FILTERS` a boot, whatever the record.
 pub const MOST_FILTERS: usize = 20_000;
@@ -53,6 +52,8 @@ pub struct Row {
     pub column: u32,
     /// The fork whose offset it carries, numbered by first appearance.
     pub fork: Option<u32>,
+    /// `y` is a limit: what was cut off lies above (1) or below (-1) it; 0 where it is the value.
+    pub cut: i8,
 }
 
 /// What the fold assumes before the first boot.
@@ -67,8 +68,8 @@ pub struct Settings {
     pub least_s: f64,
     /// Variance of the runs of one boot.
     pub within: f64,
-    /// Whether images may carry offsets: two images compared as they are do not.
-    pub offsets: bool,
+    /// The largest offset an image may carry: none where two images are compared as they are.
+    pub most_offset: f64,
 }
 
 /// Prior probability of each candidate by place; they add up to `1 - none`.
@@ -76,6 +77,13 @@ pub struct Settings {
 pub struct Prior {
     pub none: f64,
     pub of: Vec<f64>,
+}
+
+impl Prior {
+    /// Is there but one candidate?
+    pub fn is_sole(&self) -> bool {
+        self.of.iter().filter(|p| **p > 0.0).take(2).count() == 1
+    }
 }
 
 #[derive(Clone)]
@@ -108,7 +116,7 @@ pub struct Bank {
 
 impl Bank {
     pub fn new(settings: Settings, prior: Arc<Prior>) -> Bank {
-        let cells = Cells::new(settings.least_s, settings.outlier_sd, settings.offsets);
+        let cells = Cells::new(settings.least_s, settings.outlier_sd, settings.most_offset);
         let tanks = cells
             .by_kind
             .clone()
@@ -191,6 +199,7 @@ impl Bank {
         let boot = tank::Boot {
             y: row.y,
             runs: row.runs,
+            cut: f64::from(row.cut),
             within: self.settings.within,
             hours: (row.hours - before).max(0.0),
         };
@@ -214,7 +223,7 @@ impl Bank {
         }
         self.rows.push(row);
         let n = self.rows.len();
-        if n >= DROP_FROM && n.is_multiple_of(DROP_EVERY) {
+        if n >= DROP_FROM {
             self.drop_far(DROP_CELL, DROP_STATE);
         }
     }

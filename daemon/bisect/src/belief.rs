@@ -5,6 +5,7 @@
 //! its own. A machine may also show no effect at all (weight [`NULL_MACHINE`]): then it says nothing about the
 //! place.
 
+use crate::LookFor;
 use crate::bank::{DEAD, Folded, Prior, Row, Settings};
 use crate::classes::Classes;
 use crate::facts::{Boot, Facts, stage};
@@ -24,6 +25,8 @@ const LEVEL_SD: f64 = 0.15;
 const LEVEL_STEP: f64 = 0.05;
 /// Least prior standard deviation of delta; a larger gap between the ends widens it.
 const DELTA_SD: f64 = 0.1;
+/// Largest offset of an image beside the smallest step, where every step is looked for.
+const STEP_OFFSET: f64 = 0.25;
 const NULL_MACHINE: f64 = 0.1;
 const MOST_RUNS: f64 = 5.0;
 
@@ -68,6 +71,11 @@ impl Belief {
     pub fn members(&self, class: usize) -> Vec<u32> {
         let members = self.classes.members(class).iter().copied();
         members.filter(|&p| self.possible(p)).collect()
+    }
+
+    /// Only one commit could be the culprit from the first.
+    pub fn is_sole(&self) -> bool {
+        self.prior.is_sole()
     }
 
     pub fn class_prior(&self, class: usize) -> f64 {
@@ -321,6 +329,7 @@ impl Scene<'_> {
                 image: number(&mut images, kernel.binary),
                 column: if stands { kernel.place } else { u32::MAX },
                 fork,
+                cut: boot.cut,
             })
         };
         let boots = facts.boots.iter().filter(|b| b.machine == machine);
@@ -352,7 +361,13 @@ impl Scene<'_> {
             outlier_sd: doubled(noise::OUTLIER_SD, range),
             least_s: noise::least(0.85 * self.facts.summaries.sigma_within / libm::sqrt(3.0)),
             within: self.facts.summaries.within(),
-            offsets: !self.span.is_pair(),
+            most_offset: match self.facts.record.policy.look_for {
+                // Two images as they are: one commit between them leaves nothing else to tell an offset from.
+                _ if self.span.is_pair() || self.prior.is_sole() => 0.0,
+                LookFor::First => f64::INFINITY,
+                // An offset as large as a step is none to be told from a change and its undoing.
+                LookFor::All => STEP_OFFSET * self.facts.scale.least,
+            },
         }
     }
 }

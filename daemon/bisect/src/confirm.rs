@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::search::{Ask, Searcher};
 use crate::stats::{mean, phi, t95};
 use crate::{Check, CheckResult, Checked, Kernel};
-use round::Round;
+pub use round::Round;
 
 /// An effect with its uncertainty.
 #[derive(Clone, Debug, Default)]
@@ -146,7 +146,10 @@ fn size(searcher: &Searcher<'_>, belief: &Belief, round: Round, parents: &[u32],
             sd,
             interval: (difference - reach, difference + reach),
             boots: good.len().min(bad.len()),
-            censored: bad.iter().chain(&good).any(|&b| facts.boots[b].censored),
+            censored: bad
+                .iter()
+                .chain(&good)
+                .any(|&b| facts.boots[b].cuts.iter().any(|c| *c != 0)),
             ..Size::default()
         },
     )

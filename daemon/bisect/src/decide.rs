@@ -11,7 +11,7 @@ use crate::plan::{Plan, Step};
 use crate::search::{Ask, Found, Searcher, Want, want};
 use crate::select::Chooser;
 use crate::span::{Base, Span};
-use crate::{Conclusion, History, Job, Kernel, Record, Status, report};
+use crate::{Conclusion, History, Job, Kernel, Record, Status, report, switch};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -260,6 +260,8 @@ impl<'a> Mind<'a> {
             let left = report::remaining(facts, None, None, self.distance());
             conclusion.notes.push(more_boots(left.boots));
         }
+        let spread = telling.and_then(|l| switch::spread(facts, self.good, self.bad, l.machine));
+        conclusion.notes.extend(spread);
         report::name_machines(facts, &self.looks, &mut conclusion);
         (conclusion, reason)
     }

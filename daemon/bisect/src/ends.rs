@@ -113,8 +113,12 @@ fn judge(facts: &Facts<'_>, look: &Look, low: u32, high: u32, searching: bool) -
     if none < bar && loss > 0.0 {
         return Ends::Loss;
     }
-    // A gain ends the matter at once, a loss only begins the search.
-    if none < FINAL && loss < 0.0 {
+    // A gain ends the matter, a loss only begins the search.
+    // But where boots have modes, the few of one end may all have been in another one: only from boots enough to show
+    // them, and once it stands out of them as well.
+    let knows_modes = look.boots >= SETTLED || detectable <= scale.least / 3.0;
+    let out_of_modes = loss.abs() > detectable || look.worth >= 0.8 * MOST_BOOTS as f64;
+    if none < FINAL && loss < 0.0 && knows_modes && out_of_modes {
         return Ends::Gain;
     }
     // A small step that stands out may yet prove to be one: then it is called small, not nothing.

@@ -17,9 +17,12 @@ pub const CONFIRM: u32 = 1000;
 /// More boots than this are never fixed beforehand: a lab may number its own as high as it likes.
 pub const MOST_CONFIRM: u32 = 8;
 
+/// The same of boots that tell a switch of modes from chance: a first round, and a second one with a number of its own.
+pub const SWITCH_CONFIRM: [u32; 2] = [12, 13];
+
 /// The number fixed beforehand that a boot's replicate number tells, where it is a confirmation.
 pub fn confirmation(replicate: u32) -> Option<u32> {
-    Some(replicate / CONFIRM).filter(|n| (1..=MOST_CONFIRM).contains(n))
+    Some(replicate / CONFIRM).filter(|n| (1..=MOST_CONFIRM).contains(n) || SWITCH_CONFIRM.contains(n))
 }
 
 /// Failures of one kernel after which it is left alone: a build is the same each time, a boot or a benchmark
@@ -41,8 +44,10 @@ pub struct Boot {
     pub y: f64,
     /// Runs that count (warm-up runs left out).
     pub counted: u32,
-    /// Some run was cut off at a limit: `y` is a bound.
-    pub censored: bool,
+    /// Of each run: 1 where it was cut off at a lower limit of what it is, -1 at an upper one, 0 where it is a value.
+    pub cuts: Vec<i8>,
+    /// The same of `y`.
+    pub cut: i8,
 }
 
 #[derive(Clone, Debug)]
@@ -259,12 +264,19 @@ impl<'a> Facts<'a> {
                 Outcome::BenchmarkFailed => tried.benchmark_failed += 1,
                 Outcome::Lost => tried.lost += 1,
                 Outcome::Measured { values, .. } => {
-                    let runs: Vec<f64> = values.iter().filter_map(|v| self.scale.y(*v)).collect();
+                    let on_scale = values.iter().filter_map(|v| {
+                        let cut = match v {
+                            Value::Exact(_) => 0,
+                            Value::AtLeast(_) => 1,
+                            Value::AtMost(_) => -1,
+                        };
+                        Some((self.scale.y(*v)?, cut))
+                    });
+                    let (runs, cuts): (Vec<f64>, Vec<i8>) = on_scale.unzip();
                     if runs.is_empty() || !o.at_s.is_finite() {
                         tried.benchmark_failed += 1;
                         continue;
                     }
-                    let censored = values.iter().any(|v| !matches!(v, Value::Exact(_)));
                     let (kernel, machine) = (k, m);
                     let boot = Boot {
                         kernel,
@@ -274,7 +286,8 @@ impl<'a> Facts<'a> {
                         y: 0.0,
                         counted: 0,
                         runs,
-                        censored,
+                        cuts,
+                        cut: 0,
                     };
                     self.boots.push(boot);
                 }

@@ -41,6 +41,7 @@ mod span;
 mod special;
 mod stats;
 mod summary;
+mod switch;
 
 pub use bank::MOST_FILTERS;
 pub use commit::{CommitId, MachineId};

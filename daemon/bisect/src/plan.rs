@@ -3,7 +3,7 @@
 use crate::{CommitId, Conclusion, Job, Kernel};
 
 /// Raised whenever the same record may give another plan; kept with every decision.
-pub const PLANNER_VERSION: u32 = 2;
+pub const PLANNER_VERSION: u32 = 3;
 
 #[derive(Clone, PartialEq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one step a plan")]

@@ -6,6 +6,7 @@ use crate::facts::Facts;
 use crate::plan::{Effect, Noise, OtherMetric, Remaining, Suspect, Verdict, VerdictLine};
 use crate::search::{Change, Found};
 use crate::stats::{coin_bits, mean, t95, variance};
+use crate::switch;
 use crate::{CommitId, Conclusion, Outcome, Status, Value};
 use std::collections::BTreeSet;
 
@@ -135,16 +136,20 @@ pub fn noise(facts: &Facts<'_>, on: Option<&MachineBelief>) -> Noise {
 
 /// The other metrics between the ends, from the same boots.
 pub fn others(facts: &Facts<'_>) -> Vec<OtherMetric> {
-    facts
-        .record
-        .policy
-        .other_metrics
-        .iter()
-        .map(|metric| other(facts, metric))
-        .collect()
+    let metrics = &facts.record.policy.other_metrics;
+    let looked: Vec<(Option<Effect>, f64)> = metrics.iter().map(|metric| other(facts, metric)).collect();
+    let holds = switch::holm(&looked.iter().map(|l| l.1).collect::<Vec<_>>());
+    let each = metrics.iter().zip(looked).zip(holds);
+    each.map(|((metric, (effect, _)), holds)| OtherMetric {
+        name: metric.name.clone(),
+        effect,
+        note: switch::word(effect, holds, metric.higher_is_better).to_owned(),
+    })
+    .collect()
 }
 
-fn other(facts: &Facts<'_>, metric: &crate::Metric) -> OtherMetric {
+/// The change of a metric between the ends, and a p-value that holds however often it is looked at.
+fn other(facts: &Facts<'_>, metric: &crate::Metric) -> (Option<Effect>, f64) {
     let history = facts.history;
     let level = |end: &CommitId| -> Vec<f64> {
         let mut boots: Vec<f64> = facts
@@ -187,17 +192,7 @@ fn other(facts: &Facts<'_>, metric: &crate::Metric) -> OtherMetric {
             ci95_pct: (unit * (b - a - reach), unit * (b - a + reach)),
         }
     });
-    let note = match effect {
-        None => "not enough boots of both ends".to_owned(),
-        Some(e) if e.ci95_pct.0 <= 0.0 && e.ci95_pct.1 >= 0.0 => String::new(),
-        Some(e) if (e.pct > 0.0) == metric.higher_is_better => "changed for the better".to_owned(),
-        Some(_) => "changed for the worse too".to_owned(),
-    };
-    OtherMetric {
-        name: metric.name.clone(),
-        effect,
-        note,
-    }
+    (effect, switch::always_valid_p(&good, &bad))
 }
 
 /// Kernels, boots and seconds until the end, from the bits that are missing and the rate of the next step.

@@ -1,19 +1,19 @@
 //! A stretch whose ends are alike may still hold a loss and a gain that undo each other. Where everything is asked
-//! for, kernels are measured so densely that no longer stretch than an eighth of the range stays unseen.
+//! for, kernels are measured so densely that no longer stretch than a sixteenth of the range stays unseen.
 
 use crate::mass;
 use crate::pivot::{OBVIOUS, PATIENCE, STEP, SUSPICIOUS, gap};
 use crate::search::{Ask, Searcher, want};
 use crate::span::{Base, Span};
 
-const STRETCHES: usize = 8;
+const STRETCHES: usize = 16;
 /// A stretch so short is left alone.
 const SHORT: usize = 4;
 
 pub enum Scanned {
     /// Nothing in it stands out.
     Alike,
-    /// This kernel fits neither end.
+    /// This kernel clearly differs from one end at least, which are alike: something changed on the way to it.
     Split(u32),
     Look(Ask),
 }
@@ -39,11 +39,11 @@ pub fn scan(searcher: &Searcher<'_>, from: u32, to: u32) -> Scanned {
         let (Some(below), Some(above)) = (gap(searcher, from, place), gap(searcher, place, to)) else {
             continue;
         };
-        let z = below.z.abs().min(above.z.abs());
-        let step = below.difference.abs().min(above.difference.abs());
+        let z = below.z.abs().max(above.z.abs());
+        let step = below.difference.abs().max(above.difference.abs());
         let boots = facts.boots_at(place).len();
         let least = facts.scale.least;
-        if (boots >= 3 || z > OBVIOUS) && below.clear(least) && above.clear(least) {
+        if (boots >= 3 || z > OBVIOUS) && (below.clear(least) || above.clear(least)) {
             return Scanned::Split(place);
         }
         let suspicious = z > SUSPICIOUS && step > STEP * least && boots < PATIENCE;
@@ -51,7 +51,7 @@ pub fn scan(searcher: &Searcher<'_>, from: u32, to: u32) -> Scanned {
             again = Some((z, place));
         }
     }
-    let next = again.map(|(_, place)| (place, "fits neither side of its stretch: once more, to be sure"));
+    let next = again.map(|(_, place)| (place, "does not fit its stretch: once more, to be sure"));
     let unseen = || widest(searcher, &span, &inner, &measured);
     let next = next.or_else(|| unseen().map(|p| (p, "lies in a stretch that was never looked into")));
     let Some((place, why)) = next else {

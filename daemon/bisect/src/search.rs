@@ -12,7 +12,8 @@ use crate::pivot::{self, Pivot};
 use crate::scan::{Scanned, scan};
 use crate::select::Chooser;
 use crate::span::{Base, Span};
-use crate::{Kernel, LookFor};
+use crate::switch;
+use crate::{Check, CheckResult, Checked, Kernel, LookFor};
 use std::sync::Arc;
 
 /// One boot that is wanted.
@@ -65,14 +66,11 @@ pub struct Searcher<'a> {
     pub active: Option<(Arc<Span>, Belief)>,
 }
 
-const DEPTH: u32 = 6;
-/// Probability from which the only suspect left is named, with what it has; and of 'no difference between the ends'.
-const ONLY: f64 = 0.9;
-const DIFFER: f64 = 0.005;
-const OFFSET: &str =
-    "the offset of a single image might look the same: culprit and parent laid out anew would tell";
+const DEPTH: u32 = 12;
+const OFFSET: &str = "no other kernel lies between the two that differ, so the layout of one image might look the same: \
+                      culprit and parent laid out anew would tell";
 /// Probability of one commit from which its confirmation is measured, before the confidence asked for is reached.
-const CONFIRM_FROM: f64 = 0.8;
+const CONFIRM_FROM: f64 = 0.7;
 /// Share of the boot's variance that drift may add before an end is measured again.
 const DRIFT_SHARE: f64 = 0.25;
 
@@ -125,21 +123,10 @@ impl<'a> Searcher<'a> {
             Some(class) => self.settle(&span, &belief, class, size_it),
             None => self.ask(&span, &belief),
         };
-        if let (Ok(located), Some(class)) = (&result, last)
+        if let (Ok(_), Some(class)) = (&result, last)
             && belief.probability[class] < confidence
         {
-            match self.ask(&span, &belief) {
-                // No boot parts the one suspect from 'no change' any more: what keeps them from it is that one image
-                // may be off by itself. Told as it is.
-                Ok(_) if self.only_one(&belief, class) => {
-                    let mut located = located.clone();
-                    if let Some(Found::Change(change)) = located.first_mut() {
-                        change.effect.notes.push(OFFSET.to_owned());
-                    }
-                    result = Ok(located);
-                }
-                other => result = other,
-            }
+            result = self.ask(&span, &belief);
         }
         self.active = Some((span, belief));
         let mut found = result?;
@@ -168,7 +155,10 @@ impl<'a> Searcher<'a> {
             if i > 0 && loss > 0.0 && first_only {
                 continue;
             }
-            all.extend(self.search(from, to, size_it && loss > 0.0, depth + 1)?);
+            all.extend(match self.facts.record.policy.look_for {
+                LookFor::First => self.search(from, to, size_it && loss > 0.0, depth + 1)?,
+                LookFor::All => self.look_into(from, to, size_it, depth + 1)?,
+            });
             main = main.or(self.active.take());
         }
         self.active = main;
@@ -191,40 +181,56 @@ impl<'a> Searcher<'a> {
                 if self.facts.span(from, to).candidates.is_clear() {
                     continue;
                 }
-                if pivot::gap(self, from, to).is_some_and(|g| g.clear(self.facts.scale.least)) {
-                    let main = self.active.take();
-                    more.extend(self.search(from, to, size_it, depth + 1)?);
-                    self.active = main;
-                    continue;
-                }
-                match scan(self, from, to) {
-                    Scanned::Alike => {}
-                    Scanned::Look(ask) => return Err(ask),
-                    Scanned::Split(x) => {
-                        let main = self.active.take();
-                        more.extend(self.search_halves(from, x, to, size_it, depth + 1)?);
-                        self.active = main;
-                    }
-                }
+                let main = self.active.take();
+                more.extend(self.look_into(from, to, size_it, depth + 1)?);
+                self.active = main;
             }
         }
         Ok(more)
     }
 
-    /// Only this commit is left beside 'no change', and the two ends as they are do differ.
-    fn only_one(&self, belief: &Belief, class: usize) -> bool {
-        let differ = |l: &Look| l.belief.as_ref().is_some_and(|b| b.p_no_change < DIFFER);
-        belief.probability[class] + belief.p_no_change() >= self.facts.record.policy.confidence
-            && belief.probability[class] >= ONLY
-            && self.looks.iter().any(differ)
+    /// With everything asked for: one change is looked for where the ends of a stretch clearly differ; elsewhere for
+    /// a kernel in it that differs from one of them.
+    fn look_into(&mut self, from: u32, to: u32, size_it: bool, depth: u32) -> Result<Vec<Found>, Ask> {
+        if depth >= DEPTH {
+            return Ok(Vec::new());
+        }
+        let least = self.facts.scale.least;
+        if let Some(gap) = pivot::gap(self, from, to).filter(|g| g.clear(least)) {
+            let loss = self.facts.scale.loss(gap.difference) > 0.0;
+            return self.search(from, to, size_it && loss, depth);
+        }
+        match scan(self, from, to) {
+            Scanned::Alike => Ok(Vec::new()),
+            Scanned::Look(ask) => Err(ask),
+            Scanned::Split(x) => {
+                let mut found = self.look_into(from, x, size_it, depth + 1)?;
+                found.extend(self.look_into(x, to, size_it, depth + 1)?);
+                Ok(found)
+            }
+        }
     }
 
     fn settle(&self, span: &Span, belief: &Belief, class: usize, size_it: bool) -> Result<Vec<Found>, Ask> {
         let members = belief.members(class);
-        let effect = match members[..] {
-            [culprit] if size_it => confirm::confirm(self, belief, culprit)?,
+        let switching =
+            |m: &&MachineBelief| m.folded.switch > 0.5 && self.facts.usable().contains(&m.machine);
+        let effect = match (&members[..], belief.machines.iter().find(switching)) {
+            (&[culprit], Some(on)) => {
+                let sized = confirm::from_belief(self, belief);
+                match switch::confirm(self, on.machine, culprit, sized) {
+                    Ok(sized) => sized,
+                    Err(Some(ask)) => return Err(ask),
+                    Err(None) => return Ok(vec![undecided(belief)]),
+                }
+            }
+            (&[culprit], None) if size_it => confirm::confirm(self, belief, culprit)?,
             _ => confirm::from_belief(self, belief),
         };
+        let mut effect = effect;
+        if size_it && belief.is_sole() && !effect.checks.iter().any(layout_passed) {
+            effect.notes.push(OFFSET.to_owned());
+        }
         let probability = belief.probability[class];
         Ok(vec![Found::Change(Change {
             members,
@@ -441,6 +447,10 @@ fn is_final(facts: &Facts<'_>, span: &Span, belief: &Belief, class: usize) -> bo
     let inside = mass::counts(facts.history, span, &members);
     let splits = |p: usize| (1..members.len() as u32).contains(&inside[p]) && open(p as u32);
     !span.candidates.ones().any(splits)
+}
+
+fn layout_passed(check: &Checked) -> bool {
+    (check.check, check.result) == (Check::Layout, CheckResult::Passed)
 }
 
 fn undecided(belief: &Belief) -> Found {

@@ -216,7 +216,9 @@ impl<'a> Chooser<'a> {
         let facts = self.facts;
         let gap = machine.delta.0.abs();
         let kappa2 = machine.folded.kappa2;
-        let noise = machine.folded.s2 + 0.3 * machine.folded.mode_spread;
+        // A boot in the rarer mode tells little of a level, but all there is to tell of a switch of modes.
+        let modes = 0.3 + 0.7 * machine.folded.switch;
+        let noise = machine.folded.s2 + modes * machine.folded.mode_spread;
         let within = facts.summaries.within();
         let done = facts.boots_on(place, machine.machine).len();
         let (extra_s, loose) = self.fork_cost(place, machine.machine);

@@ -85,6 +85,19 @@ pub fn f_above(f: f64, top: f64, bottom: f64) -> f64 {
     beta_cdf(bottom / (bottom + top * f), 0.5 * bottom, 0.5 * top)
 }
 
+/// Probability of at least `seen` marked ones among `drawn` of `all`, of which `marked` are: Fisher's exact test.
+pub fn hypergeometric_from(seen: usize, marked: usize, drawn: usize, all: usize) -> f64 {
+    let choose = |n: usize, k: usize| {
+        let ln = |x: usize| libm::lgamma(x as f64 + 1.0);
+        ln(n) - ln(k) - ln(n - k)
+    };
+    let (marked, drawn) = (marked.min(all), drawn.min(all));
+    let least = (marked + drawn).saturating_sub(all).max(seen);
+    let terms = (least..=marked.min(drawn))
+        .map(|k| libm::exp(choose(marked, k) + choose(all - marked, drawn - k) - choose(all, drawn)));
+    terms.sum::<f64>().min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,5 +150,13 @@ mod tests {
         assert!(beta_cdf(0.5, 0.0, 1.0).is_nan());
         assert!(t_two_sided(f64::NAN, 3.0).is_nan());
         assert!(f_above(-1.0, 1.0, 1.0).is_nan());
+    }
+
+    #[test]
+    fn fisher_s_tea() {
+        // Four of four cups right: one in 70; three of four: 17 in 70.
+        assert!((hypergeometric_from(4, 4, 4, 8) - 1.0 / 70.0).abs() < 1e-12);
+        assert!((hypergeometric_from(3, 4, 4, 8) - 17.0 / 70.0).abs() < 1e-12);
+        assert!((hypergeometric_from(0, 4, 4, 8) - 1.0).abs() < 1e-12);
     }
 }

@@ -37,12 +37,31 @@ pub fn summarise(boots: &mut [Boot], kernels: &[Tried]) -> Summaries {
     for boot in boots.iter_mut() {
         let runs = boot.runs.get(warm_up as usize..).unwrap_or_default();
         boot.counted = runs.len() as u32;
-        boot.y = huber(runs, sigma_within);
+        let cuts = boot.cuts.get(warm_up as usize..).unwrap_or_default();
+        (boot.y, boot.cut) = centre(runs, cuts, sigma_within);
     }
     Summaries {
         sigma_within,
         boot_degrees: boot_degrees(boots, kernels),
         warm_up,
+    }
+}
+
+/// The Huber mean. Runs that were cut off make it the median, which they do not move unless it is one of them: then
+/// it is only known to lie beyond.
+fn centre(runs: &[f64], cuts: &[i8], sigma: f64) -> (f64, i8) {
+    if cuts.iter().all(|c| *c == 0) {
+        return (huber(runs, sigma), 0);
+    }
+    let mut order: Vec<usize> = (0..runs.len()).collect();
+    // Equal numbers: what lies below comes first, what lies above last.
+    order.sort_by(|&a, &b| runs[a].total_cmp(&runs[b]).then(cuts[a].cmp(&cuts[b])));
+    let (low, high) = (order[(order.len() - 1) / 2], order[order.len() / 2]);
+    match (cuts[low], cuts[high]) {
+        (0, 0) => (0.5 * (runs[low] + runs[high]), 0),
+        (1, _) | (0, 1) => (runs[low], 1),
+        (_, -1) | (-1, 0) => (runs[high], -1),
+        _ => (0.5 * (runs[low] + runs[high]), 0),
     }
 }
 

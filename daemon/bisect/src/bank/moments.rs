@@ -2,7 +2,7 @@
 
 use super::tank::{DELTA, TREND};
 use super::{Node, factors};
-use crate::noise::{Cell, Cells, Drift, Part};
+use crate::noise::{Cell, Cells, Drift, Shape};
 use std::f64::consts::LN_2;
 
 /// What the boots of one machine say.
@@ -22,17 +22,19 @@ pub struct Folded {
     pub two_modes: f64,
     pub drifts: f64,
     pub mode_spread: f64,
+    /// Probability that the change, if there is one, is one of the modes' shares.
+    pub switch: f64,
 }
 
 pub(super) fn gather(nodes: &[Node], cells: &Cells) -> Folded {
     let mut folded = Folded::default();
-    let mut all = 0.0;
+    let (mut all, mut changed) = (0.0, 0.0);
     for (node, factor) in nodes.iter().zip(factors(nodes)) {
         let mut here = Moments::default();
         for tank in &node.tanks {
             for (number, weight, m, p) in tank.states() {
                 let cell = &cells.all[number];
-                here.add(weight, m, p, cell, &cells.shapes[cell.shape].0);
+                here.add(weight, m, p, cell, &cells.shapes[cell.shape]);
             }
         }
         all += factor * here.weight;
@@ -44,10 +46,15 @@ pub(super) fn gather(nodes: &[Node], cells: &Cells) -> Folded {
         folded.two_modes += factor * here.two_modes;
         folded.drifts += factor * here.drifts;
         folded.mode_spread += factor * here.mode_spread;
+        if !node.none {
+            changed += factor * here.weight;
+            folded.switch += factor * here.switch;
+        }
         let log = libm::log(here.weight.max(1e-300)) + f64::from(node.exponent) * LN_2;
         folded.log_likelihood.push(log);
         folded.delta.push(here.delta());
     }
+    folded.switch /= changed.max(1e-300);
     for sum in [
         &mut folded.s2,
         &mut folded.kappa2,
@@ -76,14 +83,17 @@ struct Moments {
     two_modes: f64,
     drifts: f64,
     mode_spread: f64,
+    switch: f64,
 }
 
 impl Moments {
-    fn add(&mut self, w: f64, m: &[f64], p: &[f64], cell: &Cell, parts: &[Part]) {
+    fn add(&mut self, w: f64, m: &[f64], p: &[f64], cell: &Cell, shape: &Shape) {
         let s2 = cell.s * cell.s;
         self.weight += w;
-        self.d1 += w * m[DELTA];
-        self.d2 += w * (m[DELTA] * m[DELTA] + p[2].max(0.0));
+        // Of the mean, whatever moves it.
+        let delta = m[DELTA] + shape.shift() * cell.s;
+        self.d1 += w * delta;
+        self.d2 += w * (delta * delta + p[2].max(0.0));
         self.s2 += w * s2;
         self.kappa2 += w * cell.kappa * cell.kappa;
         match cell.drift {
@@ -98,14 +108,13 @@ impl Moments {
                 self.drifts += w;
             }
         }
-        let outliers = parts.iter().filter(|p| p.extra > 0.0);
+        let outliers = shape.good.iter().filter(|p| p.extra > 0.0);
         self.outliers += w * outliers.map(|p| p.weight).sum::<f64>();
-        if let [main, second, _] = parts {
+        if let Some(spread) = shape.mode_spread() {
             self.two_modes += w;
-            // Variance that the second mode adds to a boot whose mode is not known.
-            let share = second.weight / (main.weight + second.weight);
-            self.mode_spread += w * share * (1.0 - share) * second.offset * second.offset * s2;
+            self.mode_spread += w * spread * s2;
         }
+        self.switch += if cell.switch { w } else { 0.0 };
     }
 
     fn delta(&self) -> (f64, f64) {

@@ -8,11 +8,13 @@
 //! P -= g g' B                    B = sum (L_i / L) (1 / v_i - e_i^2 / v_i^2) + A^2
 //! ```
 //!
-//! Every part updates along the same direction `g`, so the collapsed mixture is one update of rank one.
+//! Every part updates along the same direction `g`, so the collapsed mixture is one update of rank one. A boot that
+//! was cut off at `y` has `L_i = w_i Phi(+-e_i / sqrt v_i)` instead, its first two derivatives alike (Tobin 1958).
 
 use super::Settings;
 use crate::noise::boot_variance;
-use crate::noise::{Cell, Cells, Drift, Part, TREND_SD};
+use crate::noise::{Cell, Cells, Drift, Part, SWITCH_DELTA_SD, TREND_SD};
+use crate::stats::phi;
 
 pub const LEVEL: usize = 0;
 pub const DELTA: usize = 1;
@@ -34,6 +36,8 @@ pub struct Boot {
     pub runs: u32,
     /// Variance of its runs.
     pub within: f64,
+    /// 1: what was cut off lies above `y`, -1: below, 0: nothing was.
+    pub cut: f64,
     /// Since the boot before.
     pub hours: f64,
 }
@@ -42,6 +46,7 @@ pub struct Boot {
 pub struct Sight {
     at: [(usize, f64); 5],
     len: usize,
+    bad: bool,
 }
 
 impl Sight {
@@ -50,6 +55,7 @@ impl Sight {
         at[1] = (DELTA, 1.0);
         Sight {
             at,
+            bad,
             len: 1 + usize::from(bad),
         }
     }
@@ -79,7 +85,16 @@ impl Tank {
             dims,
             cells: numbers.to_vec(),
             weight: numbers.iter().map(|&c| cells[c as usize].prior).collect(),
-            numbers: one.repeat(numbers.len()),
+            numbers: numbers
+                .iter()
+                .flat_map(|&c| {
+                    let mut own = one.clone();
+                    if cells[c as usize].switch {
+                        own[dims + 2] = SWITCH_DELTA_SD * SWITCH_DELTA_SD;
+                    }
+                    own
+                })
+                .collect(),
         }
     }
 
@@ -212,7 +227,12 @@ impl Tank {
                 spread += c * g[h];
             }
             let noise = boot_variance(cell.s * cell.s, boot.within, boot.runs);
-            let told = explain(error, spread + noise, cell.s, &cells.shapes[cell.shape].0);
+            let parts = cells.shapes[cell.shape].parts(sight.bad);
+            let told = if boot.cut == 0.0 {
+                explain(error, spread + noise, cell.s, parts)
+            } else {
+                explain_cut(error, boot.cut, spread + noise, cell.s, parts)
+            };
             if told.likelihood.is_nan() || told.likelihood <= HOPELESS {
                 *weight *= HOPELESS;
                 continue;
@@ -243,7 +263,7 @@ fn explain(error: f64, variance: f64, s: f64, parts: &[Part]) -> Told {
         let e = error - part.offset * s;
         let over = 1.0 / (variance + part.extra);
         let pull = e * over;
-        let weight = part.weight * libm::exp(-0.5 * e * pull) * libm::sqrt(over);
+        let weight = part.weight * libm::exp(-0.5 * e * pull) * over.sqrt();
         likelihood += weight;
         first += weight * pull;
         second += weight * pull * pull;
@@ -254,5 +274,27 @@ fn explain(error: f64, variance: f64, s: f64, parts: &[Part]) -> Told {
         likelihood,
         pull,
         shrink: (inverse - second) / likelihood + pull * pull,
+    }
+}
+
+/// The same of a boot that was cut off: `y` is where, `side` on which side of it the value lies.
+#[cold]
+fn explain_cut(error: f64, side: f64, variance: f64, s: f64, parts: &[Part]) -> Told {
+    let (mut likelihood, mut first, mut curve) = (0.0, 0.0, 0.0);
+    for part in parts {
+        let over = 1.0 / (variance + part.extra);
+        let root = over.sqrt();
+        let z = side * (error - part.offset * s) * root;
+        let tail = phi(-z);
+        let density = libm::exp(-0.5 * z * z) / libm::sqrt(2.0 * std::f64::consts::PI);
+        likelihood += part.weight * tail;
+        first += part.weight * side * density * root;
+        curve += part.weight * density * z * over;
+    }
+    let pull = first / likelihood;
+    Told {
+        likelihood,
+        pull,
+        shrink: pull * pull - curve / likelihood,
     }
 }

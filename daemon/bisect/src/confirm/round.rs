@@ -5,8 +5,10 @@ use crate::belief::MachineBelief;
 use crate::facts::{Facts, MOST_CONFIRM, confirmation};
 use crate::search::{Ask, Want};
 
-/// `z_0.975 + z_0.80`.
-const POWER: f64 = 2.8;
+/// Runs in a boot, at most.
+const MOST_RUNS: u32 = 5;
+/// `z_0.975 + z_0.90`.
+const POWER: f64 = 3.24;
 /// Boots that failed among a kernel's confirmations after which no more are asked.
 const PATIENCE: u32 = 3;
 
@@ -19,13 +21,17 @@ pub struct Round {
 }
 
 impl Round {
-    /// The round that is under way for these kernels, or the one that power asks for.
+    /// The round that is under way for these kernels, or the cheapest one of the power asked for.
     pub fn of(facts: &Facts<'_>, on: &MachineBelief, kernels: &[Kernel]) -> Round {
-        let runs = on.best_runs(facts);
-        Round {
-            machine: on.machine,
-            count: number(facts, on, runs, kernels),
-            runs,
+        let machine = on.machine;
+        let cheapest = cheapest(facts, on);
+        match begun(facts, machine, kernels) {
+            Some(count) if count != cheapest.count => Round {
+                machine,
+                count,
+                runs: on.best_runs(facts),
+            },
+            _ => cheapest,
         }
     }
 
@@ -128,10 +134,10 @@ impl Round {
     }
 }
 
-fn number(facts: &Facts<'_>, on: &MachineBelief, runs: u32, kernels: &[Kernel]) -> u32 {
-    let machine = on.machine;
+/// The number that was fixed for a round of these kernels already.
+fn begun(facts: &Facts<'_>, machine: usize, kernels: &[Kernel]) -> Option<u32> {
     let of_kernel = |k: &Kernel| facts.by_kernel.get(k).copied();
-    let begun = kernels
+    kernels
         .iter()
         .filter_map(of_kernel)
         .flat_map(|k| {
@@ -144,22 +150,31 @@ fn number(facts: &Facts<'_>, on: &MachineBelief, runs: u32, kernels: &[Kernel]) 
         })
         .filter(|(m, _)| *m == machine)
         .filter_map(|(_, r)| confirmation(r))
-        .max();
-    if let Some(count) = begun {
-        return count;
-    }
-    let d = on.delta.0.abs()
-        / libm::sqrt(on.boot_variance(runs.saturating_sub(facts.summaries.warm_up))).max(1e-9);
-    if d > 25.0 {
-        return 1;
-    }
-    let by_power = (2.0 * POWER * POWER / (d * d))
-        .ceil()
-        .clamp(2.0, f64::from(MOST_CONFIRM)) as u32;
+        .max()
+}
+
+/// Boots of each kernel, and their runs: `n = 2 (z_0.975 + z_0.90)^2 s_r^2 / delta^2`, at least two of each kernel.
+fn cheapest(facts: &Facts<'_>, on: &MachineBelief) -> Round {
     // A machine that may move by half a boot's spread within an hour.
-    if on.folded.walk2 > 0.25 * on.folded.s2 && on.folded.drifts > 0.6 {
-        by_power.max(4)
-    } else {
-        by_power
-    }
+    let drifts = on.folded.walk2 > 0.25 * on.folded.s2 && on.folded.drifts > 0.6;
+    let round = |runs: u32| {
+        let d = on.delta.0.abs() / libm::sqrt(on.boot_variance(runs)).max(1e-9);
+        let by_power = (2.0 * POWER * POWER / (d * d)).ceil();
+        let count = match d {
+            d if d > 25.0 => 1,
+            _ => by_power.clamp(if drifts { 4.0 } else { 2.0 }, f64::from(MOST_CONFIRM)) as u32,
+        };
+        Round {
+            machine: on.machine,
+            count,
+            runs: runs + facts.summaries.warm_up,
+        }
+    };
+    let seconds = |r: &Round| f64::from(r.count) * facts.boot_s(r.runs);
+    // What the most boots can't reach with few runs is nearest with many.
+    let most = round(MOST_RUNS);
+    let all = (1..MOST_RUNS).map(round).filter(|r| r.count < MOST_CONFIRM);
+    all.chain([most])
+        .min_by(|a, b| seconds(a).total_cmp(&seconds(b)))
+        .unwrap_or(most)
 }
