@@ -8,16 +8,19 @@
 //!
 //! This room must not know of machines, builds in progress, Postgres or HTTP.
 
+pub mod bisect_log;
 mod compose;
 mod error;
 mod git;
 mod history;
 mod info;
 pub mod listing;
+pub mod local;
 mod mirror;
 mod pack;
 mod range;
 mod revision;
+pub mod worktrees;
 
 pub use error::{RangeError, TreeError};
 pub use info::{CommitInfo, RefInfo, RefKind};
