@@ -6,6 +6,7 @@ pub mod compare;
 pub mod config_check;
 pub mod list;
 pub mod machine;
+pub mod manual;
 pub mod midpoints;
 pub mod plan;
 pub mod serve;
@@ -15,7 +16,7 @@ pub mod submit;
 pub mod tokens;
 pub mod watch;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Finds the commit that made a kernel slower, unattended, and says how sure it is.
@@ -55,6 +56,8 @@ enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    Completion(manual::CompletionArgs),
+    Man(manual::ManArgs),
 }
 
 #[derive(Subcommand)]
@@ -91,6 +94,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             command: MachineCommand::Admit(args),
         } => block_on(machine::admit(args)),
         Command::Tokens { command } => block_on(tokens::run(command)),
+        Command::Completion(args) => manual::completion(args, Cli::command()),
+        Command::Man(args) => manual::man(args, Cli::command()),
         Command::Plan => plan::run(),
         Command::Compare(args) => compare::run(args),
         Command::Simulate(args) => simulate::run(*args),
