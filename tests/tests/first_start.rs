@@ -17,6 +17,16 @@ fn perfbisect(url: &str, token: Option<&str>, args: &[&str]) -> Output {
     command.output().expect("the program runs")
 }
 
+const WORKLOAD: &str = r#"
+name = "pipe"
+command = ["true"]
+parser = { name = "perf_bench" }
+[[metrics]]
+name = "perf_bench.usecs_per_op"
+unit = "us/op"
+higher_is_better = false
+"#;
+
 fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}{}", text(&output.stdout), text(&output.stderr))
@@ -34,6 +44,8 @@ async fn the_first_start_prints_an_admin_token_and_no_later_one_does() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut setup = Setup::new(folder.path());
     setup.more = "[auth]\n".into();
+    setup.local_machine("box", "method = \"none\"");
+    setup.workloads.push(WORKLOAD.into());
     let mut daemon = setup.start(0).await;
     let log = |d: &lab::daemon::Daemon| std::fs::read_to_string(&d.log).expect("the log is there");
     let printed = tokens_in(&log(&daemon));
@@ -56,6 +68,20 @@ async fn the_first_start_prints_an_admin_token_and_no_later_one_does() {
     );
     let listed = perfbisect(&daemon.url, Some(&viewer), &["list"]);
     assert!(listed.status.success(), "{}", said(&listed));
+    for (args, wanted) in [
+        (["machines"].as_slice(), "box"),
+        (&["workloads"], "usecs_per_op in us/op, less is better"),
+        (&["machines", "--json"], "\"machines\""),
+    ] {
+        let listed = perfbisect(&daemon.url, Some(&viewer), args);
+        assert!(
+            listed.status.success() && said(&listed).contains(wanted),
+            "{args:?}: {}",
+            said(&listed)
+        );
+    }
+    let none = perfbisect(&daemon.url, Some(&viewer), &["log", "99"]);
+    assert_eq!(none.status.code(), Some(1), "{}", said(&none));
     let more = perfbisect(
         &daemon.url,
         Some(&viewer),

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod config_check;
 pub mod list;
 pub mod machine;
+pub mod machines;
 pub mod manual;
 pub mod midpoints;
 pub mod plan;
@@ -15,6 +16,7 @@ pub mod simulate;
 pub mod submit;
 pub mod tokens;
 pub mod watch;
+pub mod workloads;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -36,6 +38,8 @@ enum Command {
     Show(show::Args),
     Watch(watch::Args),
     Cancel(cancel::Args),
+    Machines(machines::Args),
+    Workloads(workloads::Args),
     /// Judge records offline: one JSON object a line in, one a line out.
     Plan,
     Compare(compare::Args),
@@ -94,6 +98,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             command: MachineCommand::Admit(args),
         } => block_on(machine::admit(args)),
         Command::Tokens { command } => block_on(tokens::run(command)),
+        Command::Machines(args) => block_on(machines::run(args)),
+        Command::Workloads(args) => block_on(workloads::run(args)),
         Command::Completion(args) => manual::completion(args, Cli::command()),
         Command::Man(args) => manual::man(args, Cli::command()),
         Command::Plan => plan::run(),
