@@ -10,6 +10,7 @@ pub mod machines;
 pub mod manual;
 pub mod midpoints;
 pub mod plan;
+pub mod preview;
 pub mod serve;
 pub mod show;
 pub mod simulate;
@@ -33,6 +34,7 @@ struct Cli {
 enum Command {
     /// Run the coordinator: HTTP, passes, pages.
     Serve(serve::Args),
+    Preview(Box<preview::Args>),
     Submit(Box<submit::Args>),
     List(list::Args),
     Show(show::Args),
@@ -100,6 +102,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Tokens { command } => block_on(tokens::run(command)),
         Command::Machines(args) => block_on(machines::run(args)),
         Command::Workloads(args) => block_on(workloads::run(args)),
+        Command::Preview(args) => preview::run(*args),
         Command::Completion(args) => manual::completion(args, Cli::command()),
         Command::Man(args) => manual::man(args, Cli::command()),
         Command::Plan => plan::run(),

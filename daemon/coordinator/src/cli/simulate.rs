@@ -52,10 +52,10 @@ pub struct Args {
 
 /// A range that is described.
 #[derive(clap::Args, Clone)]
-struct Range {
+pub struct Range {
     /// Commits that may be the first bad one.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    commits: Option<u32>,
+    pub commits: Option<u32>,
     /// How much one of them loses, in per cent; 0: none does.
     #[arg(long, default_value_t = 5.0)]
     effect_pct: f64,
@@ -90,7 +90,7 @@ struct Range {
     builders: u32,
     /// A mainline of merges instead of one commit after the other.
     #[arg(long)]
-    merges: bool,
+    pub merges: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -262,8 +262,16 @@ fn forecast(setting: &Setting, plays: usize, seed: u64, threads: usize) -> Forec
     }))
 }
 
-/// What a search of this size will likely cost and how it will end, from a number of plays that a page can wait for.
-pub fn preview(setting: &Setting) -> Forecast {
-    const PLAYS: usize = 40;
-    forecast(setting, PLAYS, 1, 1)
+/// What a search of this size will likely cost and how it will end, in a sentence or as JSON.
+pub fn describe(range: &Range, plays: usize, json: bool) -> anyhow::Result<()> {
+    let commits = range.commits.context("the range's size is not known")?;
+    let setting = setting(range, commits)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let forecast = forecast(&setting, plays, 0, threads);
+    if json {
+        say::range_json(&setting, &forecast, 0, least_min(&setting));
+    } else {
+        println!("{commits} commits: {}", forecast.sentence(setting.changes.len()));
+    }
+    Ok(())
 }
