@@ -7,6 +7,7 @@ pub mod binaries;
 pub mod daemon;
 pub mod git_repository;
 pub mod kernel_tree;
+pub mod level_repository;
 pub mod mirrored;
 pub mod orders;
 pub mod played;

@@ -4,13 +4,16 @@ pub mod cancel;
 pub mod client;
 pub mod compare;
 pub mod config_check;
+pub mod display;
 pub mod list;
+pub mod log;
 pub mod machine;
 pub mod machines;
 pub mod manual;
 pub mod midpoints;
 pub mod plan;
 pub mod preview;
+pub mod run;
 pub mod serve;
 pub mod show;
 pub mod simulate;
@@ -34,11 +37,13 @@ struct Cli {
 enum Command {
     /// Run the coordinator: HTTP, passes, pages.
     Serve(serve::Args),
+    Run(Box<run::Args>),
     Preview(Box<preview::Args>),
     Submit(Box<submit::Args>),
     List(list::Args),
     Show(show::Args),
     Watch(watch::Args),
+    Log(log::Args),
     Cancel(cancel::Args),
     Machines(machines::Args),
     Workloads(workloads::Args),
@@ -100,6 +105,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             command: MachineCommand::Admit(args),
         } => block_on(machine::admit(args)),
         Command::Tokens { command } => block_on(tokens::run(command)),
+        Command::Run(args) => block_on(run::run(*args)),
+        Command::Log(args) => block_on(log::run(args)),
         Command::Machines(args) => block_on(machines::run(args)),
         Command::Workloads(args) => block_on(workloads::run(args)),
         Command::Preview(args) => preview::run(*args),

@@ -4,10 +4,10 @@
 //! restarted daemon is waited out: the stream goes on after the last event that was seen.
 
 use super::client::{self, Answer, Client, Server, number, printable, text};
+use super::display::{Display, Stream, Tint, bar};
 use super::show;
 use futures_util::StreamExt;
 use serde_json::Value;
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ const RETRY: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(45);
 /// Longest event that is taken; more is no event of ours.
 const EVENT_BYTES: usize = 1 << 20;
+/// Characters of the bar that shows how much is done.
+const BAR: usize = 20;
 
 /// Follows one bisection to its end. Exit codes: 0 it named what it looked for, 1 it ended otherwise or is not
 /// found.
@@ -43,7 +45,7 @@ pub async fn follow(client: &Client, server: &Server, name: &str) -> anyhow::Res
     loop {
         match look(client, &path, &mut screen).await {
             Ok(Look::Open) => found = true,
-            Ok(Look::Ended(bisection)) => return Ok(end(server, &screen, &bisection)),
+            Ok(Look::Ended(bisection)) => return Ok(end(server, &mut screen, &bisection)),
             Ok(Look::Refused(status, problem)) => return Ok(client::refused(server, status, &problem)),
             // The first look must work: a wrong address is not a restart.
             Err(error) if !found => return Err(error),
@@ -145,28 +147,25 @@ impl EventReader {
     }
 }
 
-/// Where progress goes: one line that is written over, lines, or JSON.
+/// Where progress goes: a line at the bottom of a terminal, lines, or JSON.
 struct Screen {
     json: bool,
-    terminal: bool,
-    shown: bool,
+    display: Display,
     noted: String,
 }
 
 impl Screen {
     fn new(json: bool) -> Screen {
-        let terminal = std::io::stdout().is_terminal() && !json;
         Screen {
             json,
-            terminal,
-            shown: false,
+            display: Display::new(Stream::Out),
             noted: String::new(),
         }
     }
 
     fn progress(&mut self, b: &Value) {
         self.noted.clear();
-        if !self.terminal {
+        if self.json || !self.display.is_terminal() {
             return;
         }
         let left = number(b, "/plan/suspects_left")
@@ -182,8 +181,10 @@ impl Screen {
                 number(s, "/probability").unwrap_or_default() * 100.0
             )
         });
-        self.over(&format!(
-            "{left} · {boots} boots{remaining}{}",
+        let to_come = number(b, "/plan/remaining/boots").unwrap_or_default();
+        let done = bar(boots / (boots + to_come).max(1.0), BAR);
+        self.display.status(&format!(
+            "{done} {left} · {boots} boots{remaining}{}",
             lead.unwrap_or_default()
         ));
     }
@@ -194,12 +195,10 @@ impl Screen {
             return;
         }
         let at: String = text(event, "/at").chars().skip(11).take(8).collect();
-        self.clear();
-        println!(
-            "{at}  {:<10} {}",
-            printable(text(event, "/kind")),
-            printable(text(event, "/text"))
-        );
+        let kind = format!("{:<10}", printable(text(event, "/kind")));
+        let kind = self.display.tint(&kind, Tint::Strong);
+        self.display
+            .line(&format!("{at}  {kind} {}", printable(text(event, "/text"))));
     }
 
     /// Said once, however often it is tried again.
@@ -208,37 +207,13 @@ impl Screen {
             return;
         }
         self.noted = said.to_string();
-        self.clear();
+        self.display.clear();
         eprintln!("perfbisect: {said}");
-    }
-
-    fn over(&mut self, line: &str) {
-        let width =
-            rustix::termios::tcgetwinsize(std::io::stdout()).map_or(80, |size| usize::from(size.ws_col));
-        let cut: String = line.chars().take(width.saturating_sub(1)).collect();
-        print!("\r\u{1b}[K{cut}");
-        self.flush();
-        self.shown = true;
-    }
-
-    fn clear(&mut self) {
-        if self.shown {
-            print!("\r\u{1b}[K");
-            self.flush();
-            self.shown = false;
-        }
-    }
-
-    fn flush(&self) {
-        // A closed terminal is noticed by the next line that matters.
-        let _ = std::io::stdout().flush();
     }
 }
 
-fn end(server: &Server, screen: &Screen, b: &Value) -> ExitCode {
-    if screen.shown {
-        print!("\r\u{1b}[K");
-    }
+fn end(server: &Server, screen: &mut Screen, b: &Value) -> ExitCode {
+    screen.display.clear();
     match server.json {
         true => println!("{b}"),
         false => {
