@@ -7,7 +7,7 @@
 
 mod round;
 
-use crate::belief::Belief;
+use crate::belief::{Belief, MachineBelief};
 use crate::facts::Facts;
 use crate::search::{Ask, Searcher};
 use crate::stats::{mean, phi, t95};
@@ -26,6 +26,9 @@ pub struct Size {
     pub checks: Vec<Checked>,
     pub notes: Vec<String>,
 }
+
+/// Standard deviations between the two measures of one step that are no reason to doubt.
+const FITS: f64 = 1.5;
 
 pub fn confirm(searcher: &Searcher<'_>, belief: &Belief, culprit: u32) -> Result<Size, Ask> {
     let facts = searcher.facts;
@@ -54,10 +57,11 @@ pub fn confirm(searcher: &Searcher<'_>, belief: &Belief, culprit: u32) -> Result
         round.ask(facts, &kernels, &reason)?;
         let sized = size(searcher, belief, round, &parents, culprit);
         let told = sized.interval.0 * sized.interval.1 > 0.0;
-        if told || sized.boots == 0 || round.is_longest() {
+        if (told && fits(&sized, machine)) || sized.boots == 0 || round.is_longest() {
             break sized;
         }
-        // An interval that holds nothing at all: once more, with as many boots as there may be.
+        // An interval that holds nothing at all, or not what the ends show: once more, with as many boots as there
+        // may be.
         round = round.longest();
     };
     if facts.scale.loss(sized.difference) * facts.scale.loss(machine.delta.0) < 0.0 {
@@ -76,6 +80,14 @@ pub fn confirm(searcher: &Searcher<'_>, belief: &Belief, culprit: u32) -> Result
         .checks
         .push(layout(searcher, &sized, culprit, &parents, round)?);
     Ok(sized)
+}
+
+/// Is the step side by side the loss that the search has seen? A much larger or smaller one is a sign that few boots
+/// taught it too little noise, or that one of the two images is off by itself.
+fn fits(sized: &Size, machine: &MachineBelief) -> bool {
+    let (delta, sd) = machine.delta;
+    let off = (sized.difference - delta).abs();
+    off < FITS * libm::sqrt(sized.sd * sized.sd + sd * sd)
 }
 
 /// The belief's own word on the effect, where no boots were meant to size it.

@@ -204,4 +204,26 @@ proptest! {
         let (a, b) = (bisect::plan(&history, &plain), bisect::plan(&history, &scaled));
         prop_assert!((a.p_no_change - b.p_no_change).abs() < 1e-6, "{} {}", a.p_no_change, b.p_no_change);
     }
+
+    /// Not bit for bit: which of two modes is called the second is a matter of the sign.
+    #[test]
+    fn the_sign_of_the_metric_is_nothing(history in history(), record in record()) {
+        let mut plain = record.clone();
+        plain.overrides.clear();
+        for o in &mut plain.observations {
+            if let Outcome::Measured { values, .. } = &mut o.outcome {
+                values.retain(|v| matches!(v, Value::Exact(x) if (0.5..2.0).contains(x)));
+                values.push(Value::Exact(1.1));
+            }
+        }
+        let mut turned = plain.clone();
+        turned.policy.metric.higher_is_better = !turned.policy.metric.higher_is_better;
+        for o in &mut turned.observations {
+            if let Outcome::Measured { values, .. } = &mut o.outcome {
+                values.iter_mut().for_each(|v| if let Value::Exact(x) = v { *x = 1.0 / *x });
+            }
+        }
+        let (a, b) = (bisect::plan(&history, &plain), bisect::plan(&history, &turned));
+        prop_assert!((a.p_no_change - b.p_no_change).abs() < 0.02, "{} {}", a.p_no_change, b.p_no_change);
+    }
 }
