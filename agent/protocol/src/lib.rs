@@ -19,6 +19,10 @@
 //! Unknown fields are ignored by both sides, so that a version may add some; [`VERSION`] is raised when a
 //! meaning changes, and the daemon also reads the version before it.
 
+mod conditions;
+
+pub use conditions::*;
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -18,6 +18,7 @@ pub mod micro;
 pub mod probe;
 pub mod process;
 pub mod root;
+pub mod scratch;
 pub mod sha;
 pub mod spool;
 pub mod start;
