@@ -10,14 +10,18 @@
 //! Metric names are part of the record: a changed meaning is a new name, and a change of what is read raises
 //! [`VERSION`], which is stored with every value. The raw output is kept, so a better parser can read it again.
 
+mod bonnie;
 pub mod console;
 mod dbench;
+mod dd;
 mod fio;
 mod hackbench;
 mod json;
 mod judge;
 mod patterns;
 mod perf_bench;
+mod perf_stat;
+mod stress_ng;
 mod tiobench;
 
 pub use judge::{Refusal, Wanted, Why, judge, judge_one};
@@ -136,6 +140,14 @@ pub enum Parser {
     Hackbench,
     /// `perf bench …`, and the agent's own micro benchmarks, which print the same form.
     PerfBench,
+    /// `perf stat -x,` or `-j`.
+    PerfStat,
+    /// `stress-ng --metrics`, `--metrics-brief` or the file of `--yaml`.
+    StressNg,
+    /// bonnie++'s line of values.
+    Bonnie,
+    /// One dd, or several that ran side by side.
+    Dd,
     Regex(patterns::Patterns),
     JsonPath(json::Paths),
 }
@@ -160,6 +172,10 @@ impl Parser {
             Parser::Dbench => dbench::parse(stdout),
             Parser::Hackbench => hackbench::parse(stdout),
             Parser::PerfBench => perf_bench::parse(stdout),
+            Parser::PerfStat => perf_stat::parse(stdout, stderr),
+            Parser::StressNg => stress_ng::parse(stdout, stderr),
+            Parser::Bonnie => bonnie::parse(stdout),
+            Parser::Dd => dd::parse(stdout, stderr),
             Parser::Regex(patterns) => patterns.parse(stdout, stderr),
             Parser::JsonPath(paths) => paths.parse(stdout),
         }

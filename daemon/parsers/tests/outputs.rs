@@ -334,6 +334,10 @@ fn every_parser() -> Vec<Parser> {
         Parser::Dbench,
         Parser::Hackbench,
         Parser::PerfBench,
+        Parser::PerfStat,
+        Parser::StressNg,
+        Parser::Bonnie,
+        Parser::Dd,
         Parser::regex(&map("x", r"(-?[0-9.,einaf+]+)")).unwrap(),
         Parser::json_path(&map("x", "$.jobs[0].read.iops")).unwrap(),
     ]
