@@ -28,6 +28,9 @@ pub fn machine(name: &str, address: Address, work_dir: PathBuf, ssh: Option<Ssh>
         ssh,
         power: None,
         console: None,
+        held: BTreeMap::new(),
+        scratch: vec![],
+        disturbed: Default::default(),
         grace_s: 10,
     }
 }
@@ -134,11 +137,13 @@ pub fn measure(
         run_limit_s: 60,
         files,
         environment: BTreeMap::new(),
+        ..Bench::default()
     };
     let work = Work::Measure(Measure {
         image,
         boot: Boot::None,
         bench,
+        conditions: Default::default(),
     });
     Order {
         id: id.into(),

@@ -19,8 +19,10 @@
 //! Unknown fields are ignored by both sides, so that a version may add some; [`VERSION`] is raised when a
 //! meaning changes, and the daemon also reads the version before it.
 
+mod bench;
 mod conditions;
 
+pub use bench::*;
 pub use conditions::*;
 
 use serde::{Deserialize, Serialize};
@@ -155,6 +157,8 @@ pub struct Measure {
     pub image: ImageManifest,
     pub boot: Boot,
     pub bench: Bench,
+    #[serde(default)]
+    pub conditions: Conditions,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -281,21 +285,6 @@ pub enum Accel {
     Auto,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Bench {
-    pub setup: Vec<Vec<String>>,
-    /// argv; a first word of `{agent}` is the agent's own path (its built-in micro benchmarks).
-    pub command: Vec<String>,
-    pub teardown: Vec<Vec<String>>,
-    /// Run and thrown away before the runs that count.
-    pub warmup_runs: u32,
-    pub runs: u32,
-    pub run_limit_s: u32,
-    /// Files put beside the command (in the guest: into its initramfs), by path; executable.
-    pub files: BTreeMap<String, String>,
-    pub environment: BTreeMap<String, String>,
-}
-
 /// One line of a spool, numbered from 0 without gaps.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Line {
@@ -338,32 +327,6 @@ pub enum Phase {
     Shutdown,
 }
 
-/// One execution of the benchmark, raw: the daemon's parsers read it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Run {
-    pub number: u32,
-    pub warmup: bool,
-    /// Seconds since the order began.
-    pub start_s: f64,
-    pub wall_s: f64,
-    pub exit: Exit,
-    /// Up to [`OUTPUT_LIMIT_BYTES`] each; lossy UTF-8.
-    pub stdout: String,
-    pub stderr: String,
-}
-
-/// More output than this of one run is cut, and the cut is said in the text.
-pub const OUTPUT_LIMIT_BYTES: usize = 4 << 20;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Exit {
-    Status(i32),
-    Signal(i32),
-    /// Ended by the run's time limit: 'at least this slow'.
-    TimedOut,
-}
-
 /// How an order ended. Three troubles, three forms: the kernel's (`…Failed`), the lab's (`Trouble`), the user's
 /// (`Cancelled`).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -404,6 +367,9 @@ pub struct Measured {
     pub environment: BTreeMap<String, String>,
     /// Phase name to seconds.
     pub seconds: BTreeMap<String, f64>,
+    /// What went on on the host of a guest while its runs lasted.
+    #[serde(default)]
+    pub host_disturbance: Option<Disturbance>,
 }
 
 /// Which kernel ran, asked before the runs and again after them.

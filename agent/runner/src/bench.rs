@@ -2,7 +2,12 @@
 //! knows nothing of boots and consoles.
 
 use crate::command::{self, Ended};
-use protocol::{Bench, BenchmarkFailed, Exit, Phase, Run};
+use crate::disturbance;
+use crate::environment;
+use crate::held::{self, Holding};
+use crate::stand::{Failure, Stand, drop_caches};
+use crate::view::View;
+use protocol::{Bench, BenchmarkFailed, Exit, Phase, Run, Scratch};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,20 +32,31 @@ pub struct Place<'a> {
     /// Stands for `{agent}`.
     pub agent: PathBuf,
     pub start: Instant,
+    /// What the machine's file gives away.
+    pub scratch: &'a [Scratch],
 }
 
-/// `Err` is the benchmark's failure; a run that times out is a result.
-pub fn perform(
-    bench: &Bench,
-    place: &Place<'_>,
-    say: &mut dyn FnMut(News),
-) -> Result<BTreeMap<String, f64>, BenchmarkFailed> {
+/// What a benchmark that went well leaves, besides its runs.
+pub struct Performed {
+    pub seconds: BTreeMap<String, f64>,
+    /// As it was when the last run ended, with all that was held.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A run that times out is a result.
+pub fn perform(bench: &Bench, place: &Place<'_>, say: &mut dyn FnMut(News)) -> Result<Performed, Failure> {
+    let view = View::here();
+    let mut stand = Stand::new(&bench.file_systems, place.scratch, place.directory)?;
+    let disks = stand.disks()?;
+    let holding = held::hold(&view, &bench.held, &disks)?;
+    let loadavg = view.text("/proc/loadavg").unwrap_or_default();
     let mut seconds = BTreeMap::new();
     let mut timed = |name: &str, start: Instant| seconds.insert(name.into(), start.elapsed().as_secs_f64());
 
     let start = Instant::now();
-    if !bench.setup.is_empty() {
+    if !bench.setup.is_empty() || !bench.file_systems.is_empty() {
         say(News::Phase(Phase::Setup, STEP_LIMIT.as_secs() as u32));
+        stand.prepare()?;
         for step in &bench.setup {
             step_done(step, bench, place, say)?;
         }
@@ -50,60 +66,33 @@ pub fn perform(
     let start = Instant::now();
     let runs = bench.warmup_runs.saturating_add(bench.runs);
     say(News::Phase(Phase::Bench, bench.run_limit_s.saturating_mul(runs)));
+    let own = if disks.is_empty() {
+        disturbance::disk_of(&view, place.directory).into_iter().collect()
+    } else {
+        disks.clone()
+    };
     let mut failed = None;
     for number in 0..runs {
-        say(News::RunBegins);
-        let start_s = place.start.elapsed().as_secs_f64();
-        match execute(
-            &bench.command,
-            bench,
-            place,
-            Duration::from_secs(bench.run_limit_s.into()),
-        ) {
-            Err(what) => {
-                failed = Some(BenchmarkFailed {
-                    what,
-                    excerpt: String::new(),
-                })
-            }
-            Ok(ended) => {
-                let excerpt = excerpt(&ended);
-                let how = ended.how();
-                let warmup = number < bench.warmup_runs;
-                let Ended {
-                    exit,
-                    stdout,
-                    stderr,
-                    wall_s,
-                } = ended;
-                say(News::Run(Run {
-                    number,
-                    warmup,
-                    start_s,
-                    wall_s,
-                    exit,
-                    stdout,
-                    stderr,
-                }));
-                let ended_wrong = match exit {
-                    Exit::Status(code) => code != 0,
-                    Exit::Signal(_) => true,
-                    Exit::TimedOut => false,
-                };
-                if ended_wrong {
-                    let what = format!("run {number} of {}: {how}", bench.command.join(" "));
-                    failed = Some(BenchmarkFailed { what, excerpt });
-                } else if exit == Exit::TimedOut {
-                    // 'At least this slow' is known; more of it teaches nothing and costs the limit each time.
-                    break;
-                }
-            }
+        if number > 0 && !bench.file_systems.is_empty() {
+            stand.prepare()?;
         }
-        if failed.is_some() {
-            break;
+        for step in &bench.prepare {
+            step_done(step, bench, place, say)?;
+        }
+        if bench.drop_caches {
+            drop_caches(&view)?;
+        }
+        match one(number, bench, place, &own, say) {
+            Ok(Exit::TimedOut) => break, // 'At least this slow' is known; more of it costs the limit each time.
+            Ok(Exit::Status(_) | Exit::Signal(_)) => {}
+            Err(what) => {
+                failed = Some(what);
+                break;
+            }
         }
     }
     timed("bench", start);
+    let environment = in_force(&view, &disks, &holding, loadavg);
 
     let start = Instant::now();
     if !bench.teardown.is_empty() {
@@ -116,9 +105,64 @@ pub fn perform(
         }
     }
     timed("teardown", start);
-    match failed {
-        Some(failed) => Err(failed),
-        None => Ok(seconds),
+    if let Some(failed) = failed {
+        return Err(failed.into());
+    }
+    holding.check()?;
+    stand.clear()?;
+    Ok(Performed { seconds, environment })
+}
+
+/// The load of the machine is that before the benchmark made its own.
+fn in_force(view: &View, disks: &[String], holding: &Holding, loadavg: String) -> BTreeMap<String, String> {
+    let mut environment = environment::facts_of(view, "", disks);
+    environment.extend(holding.facts().clone());
+    environment.insert("loadavg".into(), loadavg);
+    environment
+}
+
+/// One run, said; `Err` where it ended wrong.
+fn one(
+    number: u32,
+    bench: &Bench,
+    place: &Place<'_>,
+    own_disks: &[String],
+    say: &mut dyn FnMut(News),
+) -> Result<Exit, BenchmarkFailed> {
+    say(News::RunBegins);
+    let view = View::here();
+    let start_s = place.start.elapsed().as_secs_f64();
+    let before = disturbance::now(&view, own_disks);
+    let limit = Duration::from_secs(bench.run_limit_s.into());
+    let ended = execute(&bench.command, bench, place, limit).map_err(|what| BenchmarkFailed {
+        what,
+        excerpt: String::new(),
+    })?;
+    let beside = disturbance::between(&before, &disturbance::now(&view, own_disks));
+    let excerpt = excerpt(&ended);
+    let how = ended.how();
+    let Ended {
+        exit,
+        stdout,
+        stderr,
+        wall_s,
+    } = ended;
+    say(News::Run(Run {
+        number,
+        warmup: number < bench.warmup_runs,
+        start_s,
+        wall_s,
+        exit,
+        stdout,
+        stderr,
+        disturbance: Some(beside),
+    }));
+    match exit {
+        Exit::Status(0) | Exit::TimedOut => Ok(exit),
+        Exit::Status(_) | Exit::Signal(_) => Err(BenchmarkFailed {
+            what: format!("run {number} of {}: {how}", bench.command.join(" ")),
+            excerpt,
+        }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::root::{Root, check_hex, check_name};
 use crate::trouble::Unable;
-use crate::{cancel, content, follow, journey, micro, probe, start, trees, worker};
+use crate::{cancel, content, follow, journey, metadata, micro, probe, start, trees, worker};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::Write;
@@ -23,6 +23,7 @@ const USAGE: &str = "usage: perfbisect-agent --root DIR VERB
   put-tree TREE               a pack on stdin
 
 perfbisect-agent micro NAME [--loops N]   a built-in micro benchmark
+perfbisect-agent metadata DIR [--threads N] [--operations N]   a built-in load of file creations, appends, deletions
 perfbisect-agent --version
 ";
 
@@ -78,6 +79,7 @@ fn run(words: &[String]) -> Result<ExitCode, Unable> {
             Ok(ExitCode::SUCCESS)
         }
         ["micro", name, ref rest @ ..] => micro::main(name, rest),
+        ["metadata", folder, ref rest @ ..] => metadata::main(folder, rest),
         ["--root", dir, ref verb @ ..] => {
             let root = Root::open(&PathBuf::from(dir))?;
             perform(&root, verb)

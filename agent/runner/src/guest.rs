@@ -3,9 +3,11 @@
 
 pub mod syscalls;
 
-use crate::bench::{self, Place};
+use crate::bench::{self, Performed, Place};
 use crate::environment;
 use crate::measure::frames::{Errand, REPEAT_BYTES, Said, encode};
+use crate::stand::Failure;
+use crate::trouble::Trouble;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot};
 use std::fs::{self, File};
@@ -82,19 +84,21 @@ fn work() -> Result<(), String> {
         directory: Path::new("/bench"),
         agent: "/init".into(),
         start,
+        scratch: &[],
     };
     let performed = bench::perform(&errand.bench, &place, &mut |news| voice.say(&news.into()));
     let proof = environment::proof();
     match performed {
-        Ok(seconds) => {
-            let environment = environment::facts("guest.");
+        Ok(Performed { seconds, environment }) => {
+            let prefixed = environment.into_iter().map(|(k, v)| (format!("guest.{k}"), v));
             voice.say(&Said::End {
                 seconds,
                 proof,
-                environment,
+                environment: prefixed.collect(),
             });
         }
-        Err(failed) => voice.say(&Said::BenchmarkFailed { failed, proof }),
+        Err(Failure::Benchmark(failed)) => voice.say(&Said::BenchmarkFailed { failed, proof }),
+        Err(Failure::Lab(Trouble(what))) => voice.say(&Said::Trouble(what)),
     }
     voice.repeat();
     Ok(())

@@ -10,85 +10,19 @@
 mod signature;
 mod uses;
 
-use crate::system;
 use crate::trouble::{Because, Trouble};
+use crate::view::{Number, View};
 use protocol::{DeviceId, Scratch};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const SECTOR_BYTES: u64 = 512;
 /// Whoever looks at new block devices (udev) opens them for a moment after each change.
 const LOOKERS_LEAVE_WITHIN: Duration = Duration::from_secs(10);
-
-/// The system whose devices are looked at: this one, or a folder with its files.
-#[derive(Clone, Debug)]
-pub struct View(PathBuf);
-
-impl View {
-    pub fn here() -> View {
-        View(system::path("/"))
-    }
-
-    pub fn at(folder: &Path) -> View {
-        View(folder.into())
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.0.join(path.trim_start_matches('/'))
-    }
-
-    fn text(&self, path: &str) -> Option<String> {
-        let bytes = fs::read(self.path(path)).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
-        (!text.is_empty()).then(|| text.to_string())
-    }
-
-    fn names(&self, path: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.path(path)).into_iter().flatten();
-        let mut names: Vec<String> = entries
-            .filter_map(|e| e.ok()?.file_name().into_string().ok())
-            .collect();
-        names.sort();
-        names
-    }
-
-    /// Of a block device's file, whatever links lead to it.
-    fn number_of(&self, path: &str) -> Option<Number> {
-        let meta = fs::metadata(self.path(path)).ok()?;
-        meta.file_type()
-            .is_block_device()
-            .then(|| Number::of(meta.rdev()))
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Number {
-    pub major: u32,
-    pub minor: u32,
-}
-
-impl Number {
-    fn of(device: u64) -> Number {
-        Number {
-            major: rustix::fs::major(device),
-            minor: rustix::fs::minor(device),
-        }
-    }
-
-    /// `8:16`.
-    fn parse(text: &str) -> Option<Number> {
-        let (major, minor) = text.trim().split_once(':')?;
-        Some(Number {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
-        })
-    }
-}
 
 /// A device that is what was wanted, and that nobody uses.
 #[derive(Clone, Debug)]

@@ -26,6 +26,7 @@ pub struct Spool {
 
 /// What a spool's state is, judged from disk and `/proc`.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one order at a time is looked at")]
 pub enum Life {
     /// The order is on disk, no worker ever said it began.
     Accepted,

@@ -3,7 +3,7 @@
 //! Each is a value with a canonical JSON form; its SHA-256 is its name in the store. A file edited later is
 //! another value, for later searches.
 
-use crate::config::{BuildRecipe, MetricDef, ParserChoice, Workload};
+use crate::config::{BuildRecipe, FileSystemDef, MetricDef, ParserChoice, Workload};
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -26,6 +26,15 @@ pub struct Case {
     pub warmup_runs: u32,
     pub run_limit_s: u32,
     pub timeout_means: Option<String>,
+    // Cases from before there were these have the digest that they had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub file_systems: Vec<FileSystemDef>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prepare: Vec<Vec<String>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drop_caches: bool,
 }
 
 impl Case {
@@ -58,13 +67,20 @@ impl Case {
             };
             parameters.insert(name.clone(), value.clone());
         }
-        let fill = |argv: &Vec<String>| -> Vec<String> {
-            let one = |word: &String| {
-                parameters.iter().fold(word.clone(), |w, (name, value)| {
-                    w.replace(&format!("{{{name}}}"), value)
-                })
-            };
-            argv.iter().map(one).collect()
+        let one = |word: &String| {
+            parameters.iter().fold(word.clone(), |w, (name, value)| {
+                w.replace(&format!("{{{name}}}"), value)
+            })
+        };
+        let fill = |argv: &Vec<String>| -> Vec<String> { argv.iter().map(one).collect() };
+        let file_system = |f: &FileSystemDef| FileSystemDef {
+            at: one(&f.at),
+            device: f.device.as_ref().map(one),
+            kind: one(&f.kind),
+            mkfs_options: fill(&f.mkfs_options),
+            mount_options: one(&f.mount_options),
+            anew: f.anew,
+            trim: f.trim,
         };
         let mut files = BTreeMap::new();
         let mut contents = Vec::new();
@@ -85,10 +101,27 @@ impl Case {
             warmup_runs: workload.warmup_runs,
             run_limit_s: workload.run_limit_s,
             timeout_means: workload.timeout_means.clone(),
+            file_systems: workload.file_systems.iter().map(file_system).collect(),
+            prepare: workload.prepare.iter().map(fill).collect(),
+            held: workload.held.iter().map(|(k, v)| (k.clone(), one(v))).collect(),
+            drop_caches: workload.drop_caches,
             parameters,
             files,
         };
         Ok((case, contents))
+    }
+
+    /// What people call it, the same for ever: the workload and every choice, in the order of the parameters' names.
+    pub fn name(&self) -> String {
+        let choices = self
+            .parameters
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let choices = choices.collect::<Vec<_>>().join(",");
+        match choices.is_empty() {
+            true => self.workload.clone(),
+            false => format!("{}:{choices}", self.workload),
+        }
     }
 
     pub fn metric(&self, name: &str) -> Option<&MetricDef> {

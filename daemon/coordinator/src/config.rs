@@ -6,6 +6,7 @@
 
 pub mod auth;
 pub mod boot;
+pub mod lane;
 pub mod machine;
 pub mod notify;
 pub mod tree;
@@ -13,10 +14,11 @@ pub mod workload;
 
 pub use auth::Auth;
 pub use boot::BootMethod;
-pub use machine::{Address, Console, Machine, Power, Role, Ssh};
+pub use lane::Lane;
+pub use machine::{Address, Console, Disturbed, Machine, Power, Role, Scratch, Ssh};
 pub use notify::{Mail, Tls, Webhook};
 pub use tree::{BuildRecipe, Tree};
-pub use workload::{MetricDef, ParserChoice, Workload};
+pub use workload::{FileSystemDef, MetricDef, ParserChoice, Workload};
 
 use anyhow::{Context, bail, ensure};
 use machine::check_machine;

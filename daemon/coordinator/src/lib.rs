@@ -12,5 +12,6 @@ pub mod plan_json;
 pub mod post;
 pub mod secret;
 pub mod store;
+pub mod surroundings;
 pub mod tree;
 pub mod web;

@@ -11,6 +11,7 @@
 //! What they must *not* know: each other. They meet in Postgres.
 
 pub mod admit;
+mod beside;
 pub mod carry;
 pub mod deliver;
 pub mod dispatch;

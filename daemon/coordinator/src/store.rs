@@ -17,6 +17,7 @@ pub mod local;
 pub mod machines;
 pub mod notices;
 pub mod record;
+pub mod surroundings;
 pub mod tokens;
 pub mod views;
 

@@ -23,6 +23,7 @@ mod request;
 mod say;
 mod standing;
 mod submit;
+mod surroundings;
 mod tokens;
 
 use crate::config::Config;

@@ -1,7 +1,7 @@
 //! The configuration that is shipped as an example is one that works, each line of it.
 
 use coordinator::case::{Case, RecipeDef};
-use coordinator::config::{Config, File};
+use coordinator::config::{BootMethod, Config, File, Lane};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -72,10 +72,12 @@ fn every_case_can_be_made() {
         }
         for chosen in choices {
             let (case, _) = Case::new(workload, &chosen).unwrap();
+            let held: Vec<String> = case.held.values().cloned().collect();
             let words = case
                 .setup
                 .iter()
-                .chain([&case.command])
+                .chain(&case.prepare)
+                .chain([&case.command, &held])
                 .chain(&case.teardown)
                 .flatten();
             for word in words {
@@ -95,10 +97,14 @@ fn every_metric_is_found_in_a_real_output() {
     let config = Config::load(&example()).unwrap();
     for workload in config.workloads.values() {
         let fixture = match workload.name.as_str() {
-            "pipe" | "pread" => "perf-bench-sched-pipe.txt",
-            "fio-randread" => "fio-guest.json",
+            "pipe" | "pread" | "perf-sched-pipe" | "syscall" | "metadata" => "perf-bench-sched-pipe.txt",
+            "fio-randread" | "fio-seqread" | "fio-jbod" => "fio-guest.json",
+            "tiotest-fs" => "tiotest-terse-T.txt",
+            "stress-ng" => "stress-ng-metrics.txt",
+            "dd-writeback" => "dd-parallel.txt",
+            "writeout" => "time-p.txt",
             "tiobench" => "tiobench.pl-numruns1.txt",
-            "dbench" => "dbench-t5-2.txt",
+            "dbench" | "dbench-fs" => "dbench-t5-2.txt",
             "hackbench" => "hackbench-pipe.txt",
             "sysbench-cpu" => "sysbench-cpu.txt",
             "cyclictest" => "cyclictest.json",
@@ -124,5 +130,114 @@ fn every_metric_is_found_in_a_real_output() {
                 metric.name
             );
         }
+    }
+}
+
+/// People and programs write these names down: they are the same for ever.
+#[test]
+fn a_case_has_a_stable_name() {
+    let config = Config::load(&example()).unwrap();
+    let chosen = BTreeMap::from([
+        ("writers".to_string(), "2".to_string()),
+        ("fs".into(), "ext3".into()),
+    ]);
+    let (case, _) = Case::new(&config.workloads["dd-writeback"], &chosen).unwrap();
+    assert_eq!(
+        case.name(),
+        "dd-writeback:block=4k,blocks=262144,dirty_background_bytes=52428800,dirty_bytes=104857600,fs=ext3,\
+         journal_mb=128,writers=2"
+    );
+    assert_eq!(case.file_systems[0].kind, "ext3");
+    assert_eq!(case.file_systems[0].mkfs_options, ["-q", "-J", "size=128"]);
+    assert_eq!(case.held["dirty_bytes"], "104857600");
+    let (case, _) = Case::new(&config.workloads["pipe"], &BTreeMap::new()).unwrap();
+    assert_eq!(case.name(), "pipe:loops=2000");
+}
+
+/// A case from before there were file systems and held settings keeps its digest; so does a lane that only boots.
+#[test]
+fn what_was_stored_before_is_read_and_keeps_its_name() {
+    let config = Config::load(&example()).unwrap();
+    let (case, _) = Case::new(&config.workloads["pipe"], &BTreeMap::new()).unwrap();
+    let written = serde_json::to_value(&case).unwrap();
+    for newer in ["file_systems", "prepare", "held", "drop_caches"] {
+        assert!(written.get(newer).is_none(), "{newer}");
+    }
+    assert_eq!(serde_json::from_value::<Case>(written).unwrap(), case);
+
+    let mut machine = config.machines["local"].clone();
+    let boot = serde_json::to_value(&machine.boot).unwrap();
+    assert_eq!(serde_json::to_value(Lane::of(&machine)).unwrap(), boot);
+    let read: Lane = serde_json::from_value(boot.clone()).unwrap();
+    assert!(read.held.is_empty() && read.scratch.is_empty());
+    machine.held.insert("memory".into(), "64M".into());
+    machine.held.insert("governor".into(), "performance".into());
+    let whole = serde_json::to_value(Lane::of(&machine)).unwrap();
+    assert_ne!(whole, boot, "what is held is a part of the lane");
+    let lane: Lane = serde_json::from_value(whole).unwrap();
+    let (held, in_guest) = lane.held();
+    assert_eq!(held.keys().collect::<Vec<_>>(), ["governor"]);
+    assert_eq!(in_guest["memory"], "64M");
+    let BootMethod::Qemu { append, .. } = lane.boot() else {
+        panic!("it is a guest's")
+    };
+    assert_eq!(append, "mem=64M");
+}
+
+#[test]
+fn a_scratch_disk_is_named_by_itself_alone() {
+    let config = Config::load(&example()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let check = |scratch: &str| {
+        let main = format!(
+            "state_dir = \"state\"\nworkloads_dir = {:?}\nmachines_dir = \"machines\"\n",
+            config.file.workloads_dir
+        );
+        std::fs::write(folder.path().join("perfbisect.toml"), main).unwrap();
+        std::fs::create_dir_all(folder.path().join("machines")).unwrap();
+        let machine = format!(
+            "name = \"m\"\naddress = \"local\"\nwork_dir = \"w\"\n{scratch}\n[boot]\nmethod = \"none\"\n"
+        );
+        std::fs::write(folder.path().join("machines/m.toml"), machine).unwrap();
+        Config::load(&folder.path().join("perfbisect.toml")).map_err(|e| format!("{e:#}"))
+    };
+    let fine = check("scratch = [{ name = \"data\", serial = \"S1\", bytes = 4096 }]").unwrap();
+    let told = fine.machines["m"].scratch[0].told().unwrap();
+    assert_eq!(told.id, protocol::DeviceId::Serial("S1".into()));
+    // (what is written, what is said about it)
+    let wrong = [
+        (
+            "scratch = [{ name = \"data\", bytes = 4096 }]",
+            "exactly one of serial",
+        ),
+        (
+            "scratch = [{ name = \"data\", serial = \"S\", wwid = \"W\", bytes = 1 }]",
+            "exactly one of serial",
+        ),
+        (
+            "scratch = [{ name = \"data\", serial = \" \", bytes = 1 }]",
+            "exactly one of serial",
+        ),
+        (
+            "scratch = [{ name = \"data\", device = \"/dev/sdb\", bytes = 1 }]",
+            "unknown field `device`",
+        ),
+        (
+            "scratch = [{ name = \"data\", serial = \"S\" }]",
+            "missing field `bytes`",
+        ),
+        (
+            "scratch = [{ name = \"data\", serial = \"S\", partition = 0, bytes = 1 }]",
+            "counted from 1",
+        ),
+        (
+            "scratch = [{ name = \"a\", serial = \"S\", bytes = 1 }, { name = \"a\", serial = \"T\", bytes = 1 }]",
+            "two [[scratch]]",
+        ),
+        ("held = { mitigations = \"off\" }", "boots no kernel"),
+    ];
+    for (written, said) in wrong {
+        let why = check(written).unwrap_err();
+        assert!(why.contains(said), "{written}: {why}");
     }
 }

@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// By the description's `operationId`.
-const API: [(&str, Role); 18] = [
+const API: [(&str, Role); 19] = [
     ("list_bisections", Role::Viewer),
     ("submit_bisection", Role::Submitter),
     ("show_bisection", Role::Viewer),
     ("cancel_bisection", Role::Submitter),
     ("list_samples", Role::Viewer),
+    ("show_environment", Role::Viewer),
     ("list_jobs", Role::Viewer),
     ("list_attempts", Role::Viewer),
     ("list_decisions", Role::Viewer),

@@ -1,8 +1,11 @@
 //! A measurement without a boot: the benchmark runs on the agent's machine, beside the image's files.
 
-use crate::bench::{self, News, Place};
+use crate::bench::{self, News, Performed, Place};
 use crate::environment;
+use crate::held;
+use crate::stand::Failure;
 use crate::trouble::{Because, Trouble};
+use crate::view::View;
 use crate::worker::Ctx;
 use protocol::{Event, Measure, Measured, Report};
 use std::fs;
@@ -17,12 +20,14 @@ pub fn measure(ctx: &Ctx, order: &Measure) -> Result<Report, Trouble> {
         place_file(&ctx.root.file(sha256), &directory, name)?;
     }
     let before = environment::proof();
-    let environment = environment::facts("");
+    let view = View::here();
+    let holding = held::hold(&view, &order.conditions.held, &scratch_disks(&view, order))?;
     let agent = std::env::current_exe().because(|| "cannot find the agent's own path".into())?;
     let place = Place {
         directory: &directory,
         agent,
         start: ctx.start,
+        scratch: &order.conditions.scratch,
     };
     let performed = bench::perform(&order.bench, &place, &mut |news| match news {
         News::Phase(phase, limit_s) => ctx.phase(phase, limit_s),
@@ -31,8 +36,17 @@ pub fn measure(ctx: &Ctx, order: &Measure) -> Result<Report, Trouble> {
         News::Run(run) => ctx.out.say(Event::Run(run)),
     });
     match performed {
-        Err(failed) => Ok(Report::BenchmarkFailed(failed)),
-        Ok(seconds) => {
+        Err(Failure::Benchmark(failed)) => Ok(Report::BenchmarkFailed(failed)),
+        Err(Failure::Lab(trouble)) => Err(trouble),
+        Ok(Performed {
+            seconds,
+            mut environment,
+        }) => {
+            holding.check()?;
+            for (name, value) in holding.facts() {
+                // The workload's own word on a setting is the later one.
+                environment.entry(name.clone()).or_insert(value.clone());
+            }
             let proof = environment::proof();
             if proof.boot_id != before.boot_id || proof.release != before.release {
                 return Err(Trouble(
@@ -43,9 +57,16 @@ pub fn measure(ctx: &Ctx, order: &Measure) -> Result<Report, Trouble> {
                 proof,
                 environment,
                 seconds,
+                host_disturbance: None,
             }))
         }
     }
+}
+
+/// Those of them that are there; which the workload uses it will see for itself.
+pub fn scratch_disks(view: &View, order: &Measure) -> Vec<String> {
+    let found = |s| Some(crate::scratch::find(view, s).ok()?.disk);
+    order.conditions.scratch.iter().filter_map(found).collect()
 }
 
 /// Copied, not linked: a benchmark may write to it.

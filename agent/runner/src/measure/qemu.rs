@@ -1,12 +1,15 @@
 //! A measurement in a guest: boot, proof, benchmark, proof, each with its limit, the console kept all along.
 
+use crate::disturbance::{self, Counters};
 use crate::environment;
+use crate::held::{self, Holding};
 use crate::measure::accel::{self, Choice};
 use crate::measure::console::{Fault, Watch};
 use crate::measure::frames::{Receiver, Said};
 use crate::measure::machine::{Engine, Heard, Machine, initramfs};
 use crate::probe::{version, which};
 use crate::trouble::{Because, Trouble};
+use crate::view::View;
 use crate::worker::Ctx;
 use protocol::{
     BenchmarkFailed, BootFailed, Event, ImageKind, Measure, Measured, Phase, Proof, Qemu, Report,
@@ -32,6 +35,7 @@ const LOOK_AT_ERRORS: Duration = Duration::from_secs(1);
 const KVM_TRIAL_S: u32 = 20;
 
 /// How a boot ended, before it is known whose fault that is.
+#[expect(clippy::large_enum_variant, reason = "one boot at a time ends")]
 enum Ending {
     Report(Report),
     Trouble(Trouble),
@@ -52,7 +56,8 @@ pub fn measure(ctx: &Ctx, order: &Measure, boot: &Qemu) -> Result<Report, Troubl
             kernel.display()
         )));
     }
-    let guest = |boot: &Qemu, engine| Guest::boot(ctx, order, boot, engine, &program, &kernel);
+    let holding = held::hold(&View::here(), &order.conditions.held, &[])?;
+    let guest = |boot: &Qemu, engine| Guest::boot(ctx, order, boot, engine, &program, &kernel, &holding);
     match accel::choose(&ctx.root, boot, &program) {
         Choice::Settled(engine) => guest(boot, engine),
         Choice::TryKvm => {
@@ -108,6 +113,9 @@ struct Guest<'a> {
     boot_s: f64,
     hello: Option<Proof>,
     version: String,
+    holding: &'a Holding,
+    /// Of the host, when the first run began.
+    before: Option<Counters>,
 }
 
 impl<'a> Guest<'a> {
@@ -118,6 +126,7 @@ impl<'a> Guest<'a> {
         engine: Engine,
         program: &Path,
         kernel: &Path,
+        holding: &'a Holding,
     ) -> Result<Report, Trouble> {
         let marker = marker()?;
         let initramfs: PathBuf = initramfs(ctx, order, &marker)?;
@@ -143,6 +152,8 @@ impl<'a> Guest<'a> {
             hello: None,
             // While the guest boots there is time for this.
             version: version(program),
+            holding,
+            before: None,
         };
         let ending = guest.listen();
         guest.pass_on();
@@ -281,7 +292,12 @@ impl<'a> Guest<'a> {
                 self.ctx.phase(phase, limit_s);
                 self.allow(limit_s);
             }
-            Said::RunBegins => self.allow(self.order.bench.run_limit_s),
+            Said::RunBegins => {
+                if self.before.is_none() {
+                    self.before = Some(disturbance::now(&View::here(), &[]));
+                }
+                self.allow(self.order.bench.run_limit_s);
+            }
             Said::Log(text) => self.ctx.log(text),
             Said::Run(mut run) => {
                 // The guest's clock began when its kernel did.
@@ -354,7 +370,22 @@ impl<'a> Guest<'a> {
             let what = "the guest's clock fell back to jiffies, so its times are worth nothing; is the host overloaded?";
             return Ending::Trouble(Trouble(what.into()));
         }
+        if let Err(trouble) = self.holding.check() {
+            return Ending::Trouble(trouble);
+        }
         environment.extend(environment::facts("host."));
+        let held = self.holding.facts().iter();
+        environment.extend(held.map(|(k, v)| (format!("host.{k}"), v.clone())));
+        // Where instructions are the clock, nothing that happens on the host is in the numbers.
+        let host_disturbance = match self.engine {
+            Engine::Tcg { icount: true } => None,
+            Engine::Tcg { icount: false } | Engine::Kvm => {
+                let after = disturbance::now(&View::here(), &[]);
+                self.before
+                    .as_ref()
+                    .map(|before| disturbance::between(before, &after))
+            }
+        };
         environment.insert("qemu".into(), self.version.clone());
         let engine = match self.engine {
             Engine::Kvm => "kvm",
@@ -368,6 +399,7 @@ impl<'a> Guest<'a> {
             proof,
             environment,
             seconds,
+            host_disturbance,
         }))
     }
 

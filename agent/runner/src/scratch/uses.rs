@@ -1,6 +1,7 @@
 //! Who uses a device, as the system's files tell: each use with its place, so that a person can end it.
 
-use super::{Device, Number, View};
+use super::Device;
+use crate::view::{Number, View};
 use std::collections::BTreeSet;
 
 pub struct Used {

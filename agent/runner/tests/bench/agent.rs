@@ -157,6 +157,7 @@ pub fn bench(command: Vec<String>) -> Bench {
         run_limit_s: 60,
         files: BTreeMap::new(),
         environment: BTreeMap::new(),
+        ..Bench::default()
     }
 }
 
@@ -188,5 +189,6 @@ pub fn none(bench: Bench) -> Work {
         image: image(),
         boot: Boot::None,
         bench,
+        conditions: Conditions::default(),
     })
 }

@@ -192,7 +192,16 @@ impl Machine {
             release: TEST.into(),
             ..crate::agent::image()
         };
-        crate::agent::order(id, 1, Work::Measure(Measure { image, boot, bench }))
+        crate::agent::order(
+            id,
+            1,
+            Work::Measure(Measure {
+                image,
+                boot,
+                bench,
+                conditions: Default::default(),
+            }),
+        )
     }
 
     fn modules(&self) -> Vec<u8> {

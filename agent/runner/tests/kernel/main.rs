@@ -198,6 +198,7 @@ impl Lab {
             image: image.clone(),
             boot,
             bench,
+            conditions: Default::default(),
         }));
         let console = lines
             .iter()

@@ -1,7 +1,8 @@
 //! A machine as its files show it, with one thing wrong at a time.
 
 use protocol::{DeviceId, Scratch};
-use runner::scratch::{View, examine};
+use runner::scratch::examine;
+use runner::view::View;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -2,8 +2,9 @@
 //! device, shows only here.
 
 use protocol::{DeviceId, Scratch};
-use runner::scratch::{View, claim};
+use runner::scratch::claim;
 use runner::trouble::Trouble;
+use runner::view::View;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

@@ -122,6 +122,18 @@ impl BootMethod {
         }
     }
 
+    /// What is added to the kernel's command line; None where no kernel is booted.
+    pub fn append_mut(&mut self) -> Option<&mut String> {
+        match self {
+            BootMethod::Qemu { append, .. } => Some(append),
+            BootMethod::None => None,
+            BootMethod::Kexec { trip, .. }
+            | BootMethod::Grub { trip, .. }
+            | BootMethod::SystemdBoot { trip, .. }
+            | BootMethod::Commands { trip, .. } => Some(&mut trip.append),
+        }
+    }
+
     /// For people.
     pub fn word(&self) -> Option<&'static str> {
         match self {

@@ -2,9 +2,11 @@
 
 use super::boot::{BootMethod, check_boot};
 use super::is_name;
+use super::lane::check_held;
 use super::tree::default_arch;
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// A machine that boots and measures, builds, or both. It holds one order at a time.
@@ -26,6 +28,14 @@ pub struct Machine {
     /// Run by the daemon. Without it a machine that hangs stays away until somebody walks there.
     pub power: Option<Power>,
     pub console: Option<Console>,
+    /// Settings that are the same in every measurement, name to value; the agent's `held` knows them.
+    #[serde(default)]
+    pub held: BTreeMap<String, String>,
+    /// Disks that workloads may make anew. Nothing else is ever written over.
+    #[serde(default)]
+    pub scratch: Vec<Scratch>,
+    #[serde(default)]
+    pub disturbed: Disturbed,
     /// Seconds added to an order's own limits before the agent gives up by itself.
     #[serde(default = "default_grace_s")]
     pub grace_s: u32,
@@ -86,6 +96,79 @@ pub struct Ssh {
     pub key_file: Option<PathBuf>,
 }
 
+/// A disk that is given away, named by what it says of itself: one of `serial`, `wwid`, `dm_uuid`, `backing_file`.
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scratch {
+    /// What workloads call it.
+    pub name: String,
+    /// `lsblk -o NAME,SERIAL`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wwid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dm_uuid: Option<String>,
+    /// The file behind a loop device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backing_file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<u32>,
+    /// `blockdev --getsize64`: serial numbers of cheap enclosures repeat.
+    pub bytes: u64,
+}
+
+impl Scratch {
+    pub fn told(&self) -> Option<protocol::Scratch> {
+        use protocol::DeviceId;
+        let ids = [
+            self.serial.clone().map(DeviceId::Serial),
+            self.wwid.clone().map(DeviceId::Wwid),
+            self.dm_uuid.clone().map(DeviceId::DmUuid),
+            self.backing_file.clone().map(DeviceId::BackingFile),
+        ];
+        let mut ids = ids.into_iter().flatten();
+        let (id, None) = (ids.next()?, ids.next()) else {
+            return None;
+        };
+        Some(protocol::Scratch {
+            name: self.name.clone(),
+            id,
+            partition: self.partition,
+            bytes: self.bytes,
+        })
+    }
+}
+
+/// From when on something beside a run makes it worth nothing. Facts are recorded whatever is said here.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Disturbed {
+    /// Per cent of the CPUs' time that the hypervisor gave to others.
+    pub steal_pct: f64,
+    pub foreign_io_mib_per_s: f64,
+    pub clock_step_s: f64,
+    /// CPUs slowed down because of heat or power.
+    pub throttling: bool,
+    /// Somebody with a terminal on the machine.
+    pub logins: bool,
+}
+
+impl Default for Disturbed {
+    fn default() -> Disturbed {
+        Disturbed {
+            // A twentieth of the time is more than the losses that are looked for, and less than a neighbour takes.
+            steal_pct: 5.0,
+            // The journal of an idle system writes some KiB a second.
+            foreign_io_mib_per_s: 1.0,
+            // More than ntpd slews in a run of minutes (500 ppm), less than any step that it makes (128 ms).
+            clock_step_s: 0.1,
+            throttling: true,
+            logins: true,
+        }
+    }
+}
+
 /// Commands of the machine's power control (ipmitool, a PDU's, a hypervisor's), argv each.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,5 +226,41 @@ pub(super) fn check_machine(machine: &Machine) -> anyhow::Result<()> {
     if let Some(console) = &machine.console {
         ensure!(!console.command.is_empty(), "[console] needs a command");
     }
+    check_held(machine)?;
+    let mut names = BTreeSet::new();
+    for scratch in &machine.scratch {
+        check_scratch(scratch)?;
+        ensure!(
+            names.insert(&scratch.name),
+            "two [[scratch]] are called `{}`",
+            scratch.name
+        );
+    }
     check_boot(&machine.boot)
+}
+
+fn check_scratch(scratch: &Scratch) -> anyhow::Result<()> {
+    let name = &scratch.name;
+    ensure!(
+        is_name(name),
+        "scratch name = \"{name}\": letters, digits, `-`, `_` and `.`"
+    );
+    let ids = [
+        &scratch.serial,
+        &scratch.wwid,
+        &scratch.dm_uuid,
+        &scratch.backing_file,
+    ];
+    let given: Vec<&String> = ids.into_iter().flatten().collect();
+    ensure!(
+        given.len() == 1 && !given[0].trim().is_empty(),
+        "scratch `{name}` needs exactly one of serial, wwid, dm_uuid, backing_file; a path like /dev/sdb is none: it \
+         means another disk after the next boot"
+    );
+    ensure!(scratch.bytes > 0, "scratch `{name}`: bytes = 0");
+    ensure!(
+        scratch.partition != Some(0),
+        "scratch `{name}`: partitions are counted from 1"
+    );
+    Ok(())
 }

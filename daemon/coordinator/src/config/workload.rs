@@ -18,6 +18,17 @@ pub struct Workload {
     pub parameters: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub setup: Vec<Vec<String>>,
+    /// Made for the benchmark alone, and clean before each run.
+    #[serde(default)]
+    pub file_systems: Vec<FileSystemDef>,
+    /// Run before each run, in its file systems; not timed.
+    #[serde(default)]
+    pub prepare: Vec<Vec<String>>,
+    /// Settings that belong to the benchmark (dirty limits, an I/O scheduler), name to value.
+    #[serde(default)]
+    pub held: BTreeMap<String, String>,
+    #[serde(default)]
+    pub drop_caches: bool,
     pub command: Vec<String>,
     #[serde(default)]
     pub teardown: Vec<Vec<String>>,
@@ -40,6 +51,30 @@ fn default_run_limit_s() -> u32 {
     600
 }
 
+/// A file system below the working directory. `{name}` stands for a parameter's choice in each of its words.
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileSystemDef {
+    pub at: String,
+    /// A scratch device of the machine's file; unused where `kind` is `tmpfs`.
+    pub device: Option<String>,
+    /// `ext4`, `xfs`, …: `mkfs.ext4` has to be there.
+    pub kind: String,
+    #[serde(default)]
+    pub mkfs_options: Vec<String>,
+    #[serde(default)]
+    pub mount_options: String,
+    /// Made anew before each `run`, or once a `boot` and mounted again before each run.
+    #[serde(default = "default_anew")]
+    pub anew: protocol::Anew,
+    #[serde(default)]
+    pub trim: bool,
+}
+
+fn default_anew() -> protocol::Anew {
+    protocol::Anew::Run
+}
+
 /// Which of `parsers` reads the output, with what it needs to know.
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
@@ -50,6 +85,10 @@ pub enum ParserChoice {
     Dbench,
     Hackbench,
     PerfBench,
+    PerfStat,
+    StressNg,
+    Bonnie,
+    Dd,
     /// Metric name to a regular expression whose first group is the number.
     Regex {
         patterns: BTreeMap<String, String>,
@@ -69,6 +108,10 @@ impl ParserChoice {
             ParserChoice::Dbench => parsers::Parser::Dbench,
             ParserChoice::Hackbench => parsers::Parser::Hackbench,
             ParserChoice::PerfBench => parsers::Parser::PerfBench,
+            ParserChoice::PerfStat => parsers::Parser::PerfStat,
+            ParserChoice::StressNg => parsers::Parser::StressNg,
+            ParserChoice::Bonnie => parsers::Parser::Bonnie,
+            ParserChoice::Dd => parsers::Parser::Dd,
             ParserChoice::Regex { patterns } => parsers::Parser::regex(patterns)?,
             ParserChoice::JsonPath { paths } => parsers::Parser::json_path(paths)?,
         })
@@ -113,6 +156,22 @@ pub(super) fn check_workload(workload: &Workload) -> anyhow::Result<()> {
         "no [[metrics]]: say at least which number is judged"
     );
     ensure!(workload.run_limit_s > 0, "run_limit_s is 0");
+    for file_system in &workload.file_systems {
+        let inside = std::path::Path::new(&file_system.at)
+            .components()
+            .all(|c| matches!(c, std::path::Component::Normal(_)));
+        ensure!(
+            inside && !file_system.at.is_empty(),
+            "file_systems.at = \"{}\" is no path below the working directory",
+            file_system.at
+        );
+        ensure!(
+            file_system.device.is_some() || file_system.kind == "tmpfs",
+            "file_systems at {}: {} needs a device",
+            file_system.at,
+            file_system.kind
+        );
+    }
     for (name, choices) in &workload.parameters {
         ensure!(!choices.is_empty(), "parameters.{name} has no choice");
     }

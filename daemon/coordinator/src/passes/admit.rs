@@ -5,7 +5,7 @@
 //! lab looks as they do in a kernel: nothing comes but what `panic=`, a watchdog or power control bring about.
 
 use super::{Passes, order};
-use crate::config::{BootMethod, Machine};
+use crate::config::{Lane as LaneDef, Machine};
 use crate::store::admission::Lane;
 use crate::store::facts::Ending;
 use protocol::{BootFailed, Report};
@@ -74,7 +74,7 @@ pub async fn next(p: &Passes, machine: &Machine) -> anyhow::Result<Result<(), Op
             Ok(Err(None))
         }
         Standing::Due(trial) => {
-            let lane: BootMethod = order::read("lane", &method)?;
+            let lane: LaneDef = order::read("lane", &method)?;
             let deadline_s = order::trial_deadline_s(machine, &lane);
             let granted = p
                 .store

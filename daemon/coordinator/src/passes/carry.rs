@@ -3,7 +3,8 @@
 //! The agent works on by itself; a carrier only listens. One that dies costs a `follow` by the next.
 
 use super::travel::{self, Travel, Turn};
-use super::{Passes, finish, order};
+use super::{Passes, beside, finish, order};
+use crate::config::Lane;
 use crate::fleet::FleetError;
 use crate::store::attempts::{Carried, CarriedWork, LEASE_S, LogKind, LogLine};
 use crate::store::facts::{Ending, Finished};
@@ -106,7 +107,8 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
     }
     let mut travel = match &carried.work {
         CarriedWork::Measure { lane, .. } | CarriedWork::Trial { lane, .. } => {
-            travel::watch(machine, &order::read("lane", lane)?, carried.seen_lines > 0)
+            let lane: Lane = order::read("lane", lane)?;
+            travel::watch(machine, &lane.boot, carried.seen_lines > 0)
         }
         CarriedWork::Build { .. } => None,
     };
@@ -181,7 +183,12 @@ async fn carry_to_end(p: &Passes, carried: &Carried, stop: &CancellationToken) -
             let runs = runs(p, carried.id).await?;
             let ending = match unconfirmed(p, carried, &report, travel.is_some()).await? {
                 Some(trouble) => trouble,
-                None => finish::ending(carried, &report, &runs)?,
+                None => finish::ending(
+                    carried,
+                    &report,
+                    &runs,
+                    &beside::gather(p, carried, machine).await?,
+                )?,
             };
             Ok(Carry::Ended(
                 Box::new(ending),

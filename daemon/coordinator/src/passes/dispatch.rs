@@ -4,7 +4,7 @@
 
 use super::{Passes, admit, carry, order};
 use crate::case::{Case, RecipeDef};
-use crate::config::{BootMethod, Machine, Role};
+use crate::config::{Lane, Machine, Role};
 use crate::store::attempts::{Grant, Target};
 use anyhow::Context;
 use bisect::assign::{self, Claim};
@@ -81,7 +81,7 @@ async fn offers(p: &Passes, machine: &Machine) -> anyhow::Result<Vec<Offer>> {
     if machine.roles.contains(&Role::Measure) {
         for job in p.store.job_claims(&machine.name).await? {
             let case: Case = order::read("case", &job.case)?;
-            let lane: BootMethod = order::read("lane", &job.lane)?;
+            let lane: Lane = order::read("lane", &job.lane)?;
             let runs = u32::try_from(job.runs)?;
             let offer = Offer {
                 claim: Claim {

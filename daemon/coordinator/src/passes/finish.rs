@@ -1,11 +1,14 @@
 //! From an agent's report to what goes into the record. Pure: rows and text in, an [`Ending`] out.
 
 use super::admit::judged;
+use super::beside::Beside;
 use super::order::read;
 use crate::case::{Case, sha256_hex};
+use crate::config::Disturbed;
 use crate::plan_json as json;
 use crate::store::attempts::{Carried, CarriedWork};
-use crate::store::facts::{BootFact, Ending, NewImage, Sample};
+use crate::store::facts::{BootFact, Drop, Ending, NewImage, Sample};
+use crate::surroundings;
 use anyhow::anyhow;
 use bisect::{Outcome, Policy, Value};
 use parsers::{Parser, Wanted};
@@ -14,7 +17,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 /// What `report` means for the record. `runs` are the attempt's, warm-ups too.
-pub fn ending(carried: &Carried, report: &Report, runs: &[Run]) -> anyhow::Result<Ending> {
+pub fn ending(carried: &Carried, report: &Report, runs: &[Run], beside: &Beside) -> anyhow::Result<Ending> {
     let image_id = match &carried.work {
         CarriedWork::Trial { trial, .. } => return Ok(judged(trial, report)),
         CarriedWork::Build { .. } => String::new(),
@@ -26,7 +29,7 @@ pub fn ending(carried: &Carried, report: &Report, runs: &[Run]) -> anyhow::Resul
             failure: json!({"class": failed.class, "excerpt": failed.excerpt}),
             wall_s: failed.wall_s,
         },
-        Report::Measured(measured) => self::measured(carried, measured, runs)?,
+        Report::Measured(measured) => self::measured(carried, measured, runs, beside)?,
         // Our own mistake or the boot loader's: says nothing about the kernel that was asked for.
         Report::BootFailed(failed) if failed.fault == "wrong_kernel" => Ending::Trouble {
             what: format!(
@@ -74,7 +77,7 @@ fn built(built: &Built) -> anyhow::Result<Ending> {
     })
 }
 
-fn measured(carried: &Carried, measured: &Measured, runs: &[Run]) -> anyhow::Result<Ending> {
+fn measured(carried: &Carried, measured: &Measured, runs: &[Run], beside: &Beside) -> anyhow::Result<Ending> {
     let CarriedWork::Measure {
         image_id,
         manifest,
@@ -101,7 +104,29 @@ fn measured(carried: &Carried, measured: &Measured, runs: &[Run]) -> anyhow::Res
         environment: serde_json::to_value(&measured.environment)?,
         seconds: serde_json::to_value(&measured.seconds)?,
     };
-    let counted: Vec<&Run> = runs.iter().filter(|run| !run.warmup).collect();
+    let kernels = image.kind == ImageKind::Kernel;
+    let dropped = |reason, what| {
+        Ok(Ending::Dropped(Drop {
+            reason,
+            what,
+            environment: boot.environment.clone(),
+        }))
+    };
+    let refusal = surroundings::refusal(image_id, &measured.environment, &beside.earlier, kernels);
+    if let Some(what) = refusal {
+        return dropped("environment", what);
+    }
+    let host = measured.host_disturbance.as_ref();
+    if let Some(what) = host.and_then(|seen| surroundings::disturbed(&beside.limits, seen, true)) {
+        return dropped("disturbed", what);
+    }
+    let (counted, disturbed) = undisturbed(runs, &beside.limits);
+    // The rest of a boot of which half is disturbed is not believed either.
+    if let Some(what) = disturbed.first()
+        && counted.len() <= disturbed.len()
+    {
+        return dropped("disturbed", what.clone());
+    }
     let numbers = match numbers(&case, &policy, &counted)? {
         Ok(numbers) => numbers,
         Err(what) => {
@@ -112,7 +137,10 @@ fn measured(carried: &Carried, measured: &Measured, runs: &[Run]) -> anyhow::Res
             });
         }
     };
-    let (outcome, said) = outcome(&policy, &numbers);
+    let (outcome, mut said) = outcome(&policy, &numbers);
+    for what in disturbed {
+        said.push_str(&format!("; {what}"));
+    }
     let values: BTreeMap<&String, Vec<serde_json::Value>> = numbers
         .iter()
         .map(|(name, values)| (name, values.iter().map(as_json).collect()))
@@ -124,6 +152,19 @@ fn measured(carried: &Carried, measured: &Measured, runs: &[Run]) -> anyhow::Res
         first_run_s: runs.first().map_or(0.0, |run| run.start_s),
         said,
     })
+}
+
+/// The runs that count, and what speaks against the others.
+fn undisturbed<'a>(runs: &'a [Run], limits: &Disturbed) -> (Vec<&'a Run>, Vec<String>) {
+    let (mut counted, mut dropped) = (Vec::new(), Vec::new());
+    for run in runs.iter().filter(|run| !run.warmup) {
+        let seen = run.disturbance.as_ref();
+        match seen.and_then(|seen| surroundings::disturbed(limits, seen, false)) {
+            None => counted.push(run),
+            Some(what) => dropped.push(format!("run {} is dropped: {what}", run.number)),
+        }
+    }
+    (counted, dropped)
 }
 
 /// The kernel that ran must be the one that was built; user space has nothing to prove.

@@ -3,7 +3,7 @@
 mod lane;
 
 use crate::case::{Case, Definition, RecipeDef, localversion};
-use crate::config::{BootMethod, Machine};
+use crate::config::{FileSystemDef, Lane, Machine};
 use crate::fleet::{Supplies, TreeSupply};
 use crate::passes::Passes;
 use crate::plan_json::kernel_from_json;
@@ -12,7 +12,10 @@ use crate::store::machines::Configured;
 use crate::tree::TreeError;
 use anyhow::{Context, anyhow};
 use lane::boot;
-use protocol::{Bench, Boot, Build, CommandBuild, ImageManifest, Kbuild, Measure, Order, Recipe, Work};
+use protocol::{
+    Bench, Boot, Build, CommandBuild, Conditions, FileSystem, ImageManifest, Kbuild, Measure, Order, Recipe,
+    Work,
+};
 
 /// Set-up and tear-down commands have no limit of their own; each may take as long as a run, and at least this.
 const STEP_LIMIT_S: u64 = 60;
@@ -37,7 +40,7 @@ pub enum NoOrder {
 pub fn configured(machine: &Machine) -> Configured {
     Configured {
         name: machine.name.clone(),
-        lane: Definition::of("boot", &machine.boot),
+        lane: Definition::of("boot", &Lane::of(machine)),
     }
 }
 
@@ -52,7 +55,8 @@ fn measure_s(boot: &Boot, bench: &Bench) -> u64 {
     let step_s = u64::from(bench.run_limit_s).max(STEP_LIMIT_S);
     let steps = (bench.setup.len() + bench.teardown.len()) as u64;
     let runs = u64::from(bench.warmup_runs) + u64::from(bench.runs);
-    boot_s + steps * step_s + runs * u64::from(bench.run_limit_s)
+    let before_each = (bench.prepare.len() + bench.file_systems.len()) as u64 * step_s;
+    boot_s + steps * step_s + runs * (u64::from(bench.run_limit_s) + before_each)
 }
 
 /// There and home again; the agent itself counts only the time in which a kernel runs.
@@ -78,20 +82,21 @@ pub fn build_deadline_s(machine: &Machine, recipe: &RecipeDef) -> f64 {
 }
 
 /// The same of a measurement.
-pub fn measure_deadline_s(machine: &Machine, lane: &BootMethod, case: &Case, runs: u32) -> f64 {
-    let boot = boot(lane);
+pub fn measure_deadline_s(machine: &Machine, lane: &Lane, case: &Case, runs: u32) -> f64 {
+    let boot = boot(&lane.boot());
     // Three power cycles bring a machine home later than its agent alone would.
     let own = measure_s(&boot, &bench(case, runs)) + 2 * boot.trip().map_or(0, trip_s);
     own as f64 + f64::from(machine.grace_s) + TRANSFER_S
 }
 
-pub fn trial_deadline_s(machine: &Machine, lane: &BootMethod) -> f64 {
-    let way_s = 4 * boot(lane).trip().map_or(0, trip_s);
+pub fn trial_deadline_s(machine: &Machine, lane: &Lane) -> f64 {
+    let way_s = 4 * boot(&lane.boot()).trip().map_or(0, trip_s);
     (way_s + BOOT_EXTRAS_S) as f64 + f64::from(machine.grace_s) + TRANSFER_S
 }
 
 /// The home kernel with an init that fails at once, where it is to fail.
-fn trial_boot(machine: &Machine, mut lane: BootMethod, trial: &str) -> Boot {
+fn trial_boot(machine: &Machine, lane: &Lane, trial: &str) -> Boot {
+    let mut lane = lane.boot();
     if let Some(trip) = lane.trip_mut()
         && trial != "good"
     {
@@ -144,7 +149,7 @@ pub async fn order(p: &Passes, machine: &Machine, carried: &Carried) -> Result<(
         } => {
             let image: ImageManifest = read("image", manifest)?;
             let case: Case = read("case", case)?;
-            let lane: BootMethod = read("lane", lane)?;
+            let lane: Lane = read("lane", lane)?;
             let runs = u32::try_from(*runs).unwrap_or(1);
             let mut files = Vec::new();
             for sha256 in image.files.iter().map(|f| &f.sha256).chain(case.files.values()) {
@@ -153,16 +158,24 @@ pub async fn order(p: &Passes, machine: &Machine, carried: &Carried) -> Result<(
                     p.images.path(sha256).map_err(anyhow::Error::from)?,
                 ));
             }
-            let (boot, bench) = (boot(&lane), bench(&case, runs));
+            let (boot, mut bench) = (boot(&lane.boot()), bench(&case, runs));
+            let (held, in_guest) = lane.held();
+            // The workload's own word on a setting goes first.
+            for (name, value) in in_guest {
+                bench.held.entry(name).or_insert(value);
+            }
+            let scratch = lane.scratch.iter().filter_map(|s| s.told()).collect();
             let own_s = measure_s(&boot, &bench);
-            (
-                Work::Measure(Measure { image, boot, bench }),
-                Supplies { tree: None, files },
-                own_s,
-            )
+            let measure = Measure {
+                image,
+                boot,
+                bench,
+                conditions: Conditions { held, scratch },
+            };
+            (Work::Measure(measure), Supplies { tree: None, files }, own_s)
         }
         CarriedWork::Trial { trial, lane } => {
-            let boot = trial_boot(machine, read("lane", lane)?, trial);
+            let boot = trial_boot(machine, &read("lane", lane)?, trial);
             let measure = lane::home_kernel(&machine.arch, boot);
             let own_s = measure_s(&measure.boot, &measure.bench);
             (Work::Measure(measure), Supplies::default(), own_s)
@@ -253,7 +266,8 @@ fn tree_supply(p: &Passes, tree: &str, oid: String, bases: Vec<String>) -> TreeS
     }
 }
 
-fn bench(case: &Case, runs: u32) -> Bench {
+/// What a case is to the agent that performs it.
+pub fn bench(case: &Case, runs: u32) -> Bench {
     Bench {
         setup: case.setup.clone(),
         command: case.command.clone(),
@@ -263,5 +277,30 @@ fn bench(case: &Case, runs: u32) -> Bench {
         run_limit_s: case.run_limit_s,
         files: case.files.clone(),
         environment: case.environment.clone(),
+        held: case.held.clone(),
+        file_systems: case.file_systems.iter().map(file_system).collect(),
+        prepare: case.prepare.clone(),
+        drop_caches: case.drop_caches,
+    }
+}
+
+fn file_system(def: &FileSystemDef) -> FileSystem {
+    let FileSystemDef {
+        at,
+        device,
+        kind,
+        mkfs_options,
+        mount_options,
+        anew,
+        trim,
+    } = def.clone();
+    FileSystem {
+        at,
+        device,
+        kind,
+        mkfs_options,
+        mount_options,
+        anew,
+        trim,
     }
 }

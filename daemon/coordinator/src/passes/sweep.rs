@@ -1,6 +1,7 @@
 //! What is left over: machines to be asked what they are, reports that came late, spools, pins.
 
-use super::{Passes, carry, finish, order};
+use super::{Passes, beside, carry, finish, order};
+use crate::config::Machine;
 use crate::store::attempts::Carried;
 use protocol::{OrderState, Probe};
 use std::time::Duration;
@@ -103,15 +104,25 @@ async fn late(p: &Passes, machine: &str, attempt: Uuid) -> anyhow::Result<()> {
     let keep = carry::keep_all(p, &carried, &mut lines);
     let (report, kept) = timeout(LATE_LIMIT, async { tokio::join!(follow, keep) }).await?;
     kept?;
-    take(p, &carried, report?).await
+    take(p, machine, &carried, report?).await
 }
 
-async fn take(p: &Passes, carried: &Carried, report: protocol::Report) -> anyhow::Result<()> {
+async fn take(
+    p: &Passes,
+    machine: &Machine,
+    carried: &Carried,
+    report: protocol::Report,
+) -> anyhow::Result<()> {
     if let protocol::Report::Built(_) = &report {
         return Ok(()); // Its files are not here; the build is wanted anew and is quick there.
     }
     let runs = carry::runs(p, carried.id).await?;
-    let ending = finish::ending(carried, &report, &runs)?;
+    let ending = finish::ending(
+        carried,
+        &report,
+        &runs,
+        &beside::gather(p, carried, machine).await?,
+    )?;
     carry::end(p, carried, ending, Some(serde_json::to_value(&report)?)).await;
     Ok(())
 }

@@ -105,6 +105,7 @@ pub(super) async fn finish_trial(
         | Ending::BuildFailed { .. }
         | Ending::Measured { .. }
         | Ending::BootFailed { .. }
+        | Ending::Dropped(_)
         | Ending::BenchmarkFailed { .. } => (false, "it was taken for something else".into(), "trouble"),
     };
     let ended = sqlx::query!(

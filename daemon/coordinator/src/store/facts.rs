@@ -39,6 +39,15 @@ pub struct BootFact {
     pub seconds: Value,
 }
 
+/// A boot that is dropped before its number was looked at.
+#[derive(Clone, Debug)]
+pub struct Drop {
+    /// `environment` or `disturbed`.
+    pub reason: &'static str,
+    pub what: String,
+    pub environment: Value,
+}
+
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub parser_version: i32,
@@ -73,6 +82,8 @@ pub enum Ending {
         sample: Option<Sample>,
         what: String,
     },
+    /// The surroundings speak against it: kept as that, and tried again.
+    Dropped(Drop),
     /// Of a trial before the machine serves.
     Tried {
         passed: bool,
@@ -97,6 +108,7 @@ impl Ending {
             | Ending::Measured { .. }
             | Ending::BootFailed { .. }
             | Ending::BenchmarkFailed { .. }
+            | Ending::Dropped(_)
             | Ending::Tried { .. } => "report",
             Ending::Trouble { .. } => "trouble",
             Ending::Gone { .. } => "gone",
@@ -112,6 +124,7 @@ impl Ending {
             | Ending::Measured { .. }
             | Ending::BootFailed { .. }
             | Ending::BenchmarkFailed { .. }
+            | Ending::Dropped(_)
             | Ending::Tried { .. }
             | Ending::Cancelled => None,
         }

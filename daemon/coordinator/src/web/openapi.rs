@@ -7,7 +7,7 @@
 mod submission;
 
 use super::access::needs::{self, Need};
-use super::{WebState, api, live, submit, tokens};
+use super::{WebState, api, live, submit, surroundings, tokens};
 use crate::config::Config;
 use axum::http::Method;
 use serde_json::{Map, Value, json};
@@ -33,6 +33,7 @@ pub fn answers() -> OpenApiRouter<WebState> {
         .routes(routes!(api::samples))
         .routes(routes!(api::jobs))
         .routes(routes!(api::attempts))
+        .routes(routes!(surroundings::environment))
         .routes(routes!(api::decisions))
         .routes(routes!(api::console))
         .routes(routes!(api::machines))

@@ -80,17 +80,12 @@ pub fn home_kernel(arch: &str, boot: Boot) -> Measure {
         compiler: String::new(),
         compiler_digest: String::new(),
     };
-    let bench = Bench {
-        setup: Vec::new(),
-        command: Vec::new(),
-        teardown: Vec::new(),
-        warmup_runs: 0,
-        runs: 0,
-        run_limit_s: 0,
-        files: Default::default(),
-        environment: Default::default(),
-    };
-    Measure { image, boot, bench }
+    Measure {
+        image,
+        boot,
+        bench: Bench::default(),
+        conditions: Default::default(),
+    }
 }
 
 fn told(trip: Trip) -> protocol::Trip {

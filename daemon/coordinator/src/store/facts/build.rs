@@ -90,6 +90,7 @@ pub(super) async fn finish_build(
         Ending::Measured { .. }
         | Ending::BootFailed { .. }
         | Ending::BenchmarkFailed { .. }
+        | Ending::Dropped(_)
         | Ending::Tried { .. } => {
             sqlx::query!(
                 "update builds set state = 'wanted', failures = failures + 1 where id = $1",

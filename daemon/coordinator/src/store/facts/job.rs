@@ -1,6 +1,6 @@
 //! The end of an attempt at a job: its boot and sample, and the job's one outcome or its next attempt.
 
-use super::{BootFact, Ending, Finished, Row, Sample, barred, end_attempt, pause_s};
+use super::{BootFact, Drop, Ending, Finished, Row, Sample, barred, end_attempt, pause_s};
 use crate::store::jobs::short_key;
 use crate::store::machines::{lost_one, proved_well};
 use crate::store::{Result, say, storable, storable_json};
@@ -10,6 +10,12 @@ use uuid::Uuid;
 
 /// Attempts of a job that may end by the lab's trouble before it is `lost`.
 const JOB_TROUBLES_LIMIT: i32 = 3;
+/// Boots of a job that may be dropped before it is `lost`: a disturbance is shorter than a machine's trouble, so it is
+/// given more tries.
+const JOB_DROPS_LIMIT: i64 = 5;
+/// After a dropped boot, so that a short disturbance is over.
+const DROP_PAUSE_S: f64 = 30.0;
+
 pub(super) struct JobRow {
     id: Uuid,
     bisection: Uuid,
@@ -127,6 +133,19 @@ pub(super) async fn finish_job(
                 .await?;
             }
         }
+        Ending::Dropped(drop) => {
+            let dropped = keep_drop(db, row, job, drop).await?;
+            let Drop { what, .. } = drop;
+            if dropped >= JOB_DROPS_LIMIT {
+                observe(db, row, job, &Value::from("lost"), None, 0.0).await?;
+                let text = format!("{on}: given up after {dropped} dropped boots: {what}");
+                say(db, job.bisection, "lost", &text).await?;
+            } else {
+                again(db, job, DROP_PAUSE_S).await?;
+                let text = format!("{on}: the boot is dropped: {what}; trying again");
+                say(db, job.bisection, "dropped", &text).await?;
+            }
+        }
         Ending::Cancelled => {
             sqlx::query!(
                 "update jobs set state = 'cancelled', ended_at = now() where id = $1",
@@ -202,6 +221,28 @@ async fn keep_boot(db: &mut PgConnection, row: &Row, job: &JobRow, boot: &BootFa
     .fetch_one(db)
     .await?;
     Ok(id)
+}
+
+/// How many boots of this job were dropped by now.
+async fn keep_drop(db: &mut PgConnection, row: &Row, job: &JobRow, drop: &Drop) -> Result<i64> {
+    sqlx::query!(
+        "insert into drops (attempt_id, bisection_id, job_id, kernel_key, kernel, machine, lane, replicate, reason,
+                            what, environment)
+         select $1, j.bisection_id, j.id, j.kernel_key, j.kernel, $3, j.lane, j.replicate, $4, $5, $6
+         from jobs j where j.id = $2",
+        row.id,
+        job.id,
+        row.machine,
+        drop.reason,
+        storable(&drop.what),
+        object(&drop.environment)
+    )
+    .execute(&mut *db)
+    .await?;
+    let dropped = sqlx::query_scalar!(r#"select count(*) as "n!" from drops where job_id = $1"#, job.id)
+        .fetch_one(db)
+        .await?;
+    Ok(dropped)
 }
 
 fn object(value: &Value) -> Value {

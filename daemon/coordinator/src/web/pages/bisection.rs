@@ -9,6 +9,7 @@ use crate::tree::CommitInfo;
 use crate::web::levels::{self, ByMachine};
 use crate::web::reading::{self, ConclusionRead, PlanRead};
 use crate::web::standing::{self, Facts};
+use crate::web::surroundings::{self, SurroundingsRows};
 use crate::web::{WebState, error::Problem, say};
 use bisect::CommitId;
 use chrono::{DateTime, Utc};
@@ -41,6 +42,7 @@ pub struct BisectionPage {
     pub many_machines: bool,
     pub unit: String,
     pub decisions: Vec<DecisionRow>,
+    pub surroundings: SurroundingsRows,
     pub asked: Vec<(&'static str, String)>,
     pub repeat: String,
 }
@@ -255,6 +257,7 @@ impl BisectionPage {
             many_machines: levels.len() > 1,
             unit: scene.metric("unit"),
             decisions: decisions.iter().map(decision).collect(),
+            surroundings: surroundings::rows(&surroundings::read(state, view.id).await?),
             asked: scene.asked(),
             repeat: repeat(&state.config.base_url(), &view),
         })
