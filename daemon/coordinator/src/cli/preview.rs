@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 /// Say what a search of a range will likely cost, and how likely it ends with the right commit.
 ///
-/// A hundred searches of a range of this size and shape are played in an invented lab, with the noise and the times
+/// Searches of a range of this size and shape are played in an invented lab, with the noise and the times
 /// given; those given nothing are a kernel's.
 #[derive(clap::Args)]
 pub struct Args {
@@ -28,13 +28,13 @@ pub struct Args {
     paths: Vec<String>,
     #[command(flatten)]
     range: Range,
+    /// How many searches are played: a hundred tell 90 % from 98 %.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    seeds: u32,
     /// One JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
-
-/// Searches played: enough to tell 90 % from 98 %.
-const PLAYS: usize = 100;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut range = args.range;
@@ -52,6 +52,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         range.commits = Some(u32::try_from(history.candidates()).context("too many commits")?);
         range.merges |= !args.first_parent && history.commits().iter().any(|c| c.parents.len() > 1);
     }
-    describe(&range, PLAYS, args.json)?;
+    describe(&range, args.seeds as usize, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
