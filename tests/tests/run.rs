@@ -113,7 +113,22 @@ fn a_search_begun_by_git_goes_on_here_and_ours_is_replayed_to_the_same_commit() 
     assert!(measured.is_disjoint(&before), "{measured:?}");
 
     here.git(&["bisect", "reset"]);
-    let log = here.perfbisect(&["log"]);
+    let log = here.perfbisect(&["log", "--refs"]);
+    assert_eq!(
+        here.git(&["rev-parse", "refs/perfbisect/run/fast"]).trim(),
+        here.ids[27]
+    );
+    let left = [
+        "rev-list",
+        "refs/perfbisect/run/fast",
+        "--not",
+        "--glob=refs/perfbisect/run/slow-*",
+    ];
+    assert_eq!(
+        here.git(&left).trim(),
+        here.ids[27],
+        "nothing else is left between them"
+    );
     let log = here.file("log", &String::from_utf8_lossy(&log.stdout));
     let replayed = here.git(&["bisect", "replay", &log]);
     let told = here.git(&["bisect", "log"]);
@@ -364,14 +379,23 @@ fn the_time_of_the_command_may_be_the_number() {
 #[test]
 fn a_preview_says_what_a_search_of_the_range_would_cost() {
     let here = LevelRepository::line(&step(40, 23, 100.0, 110.0));
-    let output = here.perfbisect(&["preview", "v0", "main", "--effect-pct", "10"]);
+    let output = here.perfbisect(&["preview", "v0", "main", "--effect-pct", "10", "--seeds", "20"]);
     ended(&output, 0);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         said.starts_with("39 commits: about ") && said.contains("likely to end with one commit"),
         "{said}"
     );
-    let dearer = ["preview", "v0", "main", "--effect-pct", "2", "--json"];
+    let dearer = [
+        "preview",
+        "v0",
+        "main",
+        "--effect-pct",
+        "2",
+        "--seeds",
+        "4",
+        "--json",
+    ];
     let end = ended(&here.perfbisect(&dearer), 0);
     assert!(end.is_object(), "one JSON object: {end}");
     ended(&here.perfbisect(&["preview"]), 2);

@@ -2,7 +2,7 @@
 //! `git bisect replay` goes on from there.
 
 use super::client::{self, Answer, Client, Server, printable, text};
-use super::run::{as_git_bisect_log, state, state_path};
+use super::run::{as_git_bisect_log, state, state_path, write_refs};
 use crate::tree::bisect_log::{BisectLog, Mark, State};
 use crate::tree::local::Local;
 use serde_json::Value;
@@ -23,6 +23,10 @@ pub struct Args {
     /// Print a daemon's search as a git bisect log, too.
     #[arg(long, requires = "bisection", conflicts_with = "json")]
     git_bisect: bool,
+    /// Without BISECTION: point `refs/perfbisect/run/bad`, `good-<id>` and `skip-<id>` at what is known, as git bisect
+    /// does below `refs/bisect`.
+    #[arg(long, conflicts_with = "bisection")]
+    refs: bool,
     /// The repository.
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     repo: PathBuf,
@@ -32,6 +36,9 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(name) = &args.bisection else {
         let local = Local::open(&args.repo)?;
         let state = state::State::open(&state_path(&local), false)?;
+        if args.refs {
+            write_refs(&local, &state)?;
+        }
         print!("{}", as_git_bisect_log(&local, &state)?);
         return Ok(ExitCode::SUCCESS);
     };

@@ -8,7 +8,7 @@ mod say;
 pub mod session;
 pub mod state;
 
-pub use handover::as_git_bisect_log;
+pub use handover::{as_git_bisect_log, write_refs};
 
 use crate::cli::display::{Display, Stream};
 use crate::tree::local::Local;

@@ -70,8 +70,44 @@ pub fn take_over(local: &Local, from: &str) -> anyhow::Result<Taken> {
     })
 }
 
+/// Where `--refs` puts what is known: the names that git bisect uses below `refs/bisect`.
+const REFS: &str = "refs/perfbisect/run";
+
 /// What the run in this repository knows, as git would have written it down.
 pub fn as_git_bisect_log(local: &Local, state: &State) -> anyhow::Result<String> {
+    let log = known(local, state)?;
+    let mut text = log.write(|revision| local.subject(&CommitId::new(revision)));
+    let named = state.concluded.as_ref().and_then(only_culprit);
+    if let Some(culprit) = named {
+        text += &format!(
+            "# first {} commit: [{culprit}] {}\n",
+            log.terms.new,
+            local.subject(culprit)
+        );
+    }
+    Ok(text)
+}
+
+/// Points `refs/perfbisect/run/bad`, `good-<id>` and `skip-<id>` at what the run knows; older ones go.
+pub fn write_refs(local: &Local, state: &State) -> anyhow::Result<()> {
+    let log = known(local, state)?;
+    let list = local.git(&["for-each-ref", "--format=%(refname)", REFS])?;
+    for name in list.lines() {
+        local.git(&["update-ref", "-d", name])?;
+    }
+    for mark in &log.marks {
+        let id = &mark.revision;
+        let name = match mark.state {
+            Side::New => format!("{REFS}/{}", log.terms.new),
+            Side::Old => format!("{REFS}/{}-{id}", log.terms.old),
+            Side::Skip => format!("{REFS}/skip-{id}"),
+        };
+        local.git(&["update-ref", &name, id])?;
+    }
+    Ok(())
+}
+
+fn known(local: &Local, state: &State) -> anyhow::Result<BisectLog> {
     let settings = &state.settings;
     let Some(good) = state.good.clone() else {
         bail!("the run has not found a good end yet: there is nothing to hand over");
@@ -83,8 +119,7 @@ pub fn as_git_bisect_log(local: &Local, state: &State) -> anyhow::Result<String>
         paths: settings.paths.clone(),
     };
     let history = local.history(&span)?;
-    let found = state.concluded.as_ref();
-    let log = BisectLog {
+    Ok(BisectLog {
         terms: Terms {
             old: settings.terms.0.clone(),
             new: settings.terms.1.clone(),
@@ -92,17 +127,7 @@ pub fn as_git_bisect_log(local: &Local, state: &State) -> anyhow::Result<String>
         first_parent: settings.first_parent,
         paths: settings.paths.clone(),
         marks: marks(state, &history),
-    };
-    let mut text = log.write(|revision| local.subject(&CommitId::new(revision)));
-    let named = found.map(|c| c.first_bad.as_slice()).unwrap_or_default();
-    if let [culprit] = named {
-        text += &format!(
-            "# first {} commit: [{culprit}] {}\n",
-            settings.terms.1,
-            local.subject(culprit)
-        );
-    }
-    Ok(text)
+    })
 }
 
 /// Marks that git can go on with: the ends, then verdicts that agree with what was found. A mark that contradicts
