@@ -131,6 +131,10 @@ impl<'a> Stand<'a> {
             } else {
                 program.clone().into()
             });
+            // These refuse to write over an old file system, which on a scratch device is there each time but the first.
+            if ["xfs", "btrfs", "f2fs"].contains(&file_system.kind.as_str()) {
+                mkfs.arg("-f");
+            }
             mkfs.args(&file_system.mkfs_options).arg(&node);
             done(&mut mkfs, MKFS_LIMIT, &program)?;
         }
