@@ -12,11 +12,13 @@ mod fields;
 mod fresh;
 mod guard;
 mod idempotency;
+mod lab;
 mod levels;
 mod live;
 mod metrics;
 mod openapi;
 mod pages;
+mod paging;
 mod plot;
 mod reading;
 mod request;
@@ -74,6 +76,8 @@ pub fn router(state: WebState) -> Router {
         .route("/bisections/{name}/cancel", post(pages::cancel))
         .route("/submit", get(pages::submit_form).post(pages::submit))
         .route("/api", get(pages::reference))
+        .route("/access", get(pages::keys::show).post(pages::keys::create))
+        .route("/access/{id}/revoke", post(pages::keys::revoke))
         .route("/login", get(access::form).post(access::log_in))
         .route("/logout", post(access::log_out))
         .route("/assets/{name}", get(assets::serve))

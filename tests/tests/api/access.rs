@@ -248,7 +248,9 @@ fn posts_of_pages() -> Vec<String> {
     let paths = routes
         .filter_map(|l| l.split('"').nth(1))
         .filter(|p| !p.starts_with("/api/"));
-    paths.map(|p| p.replace("{name}", "1")).collect()
+    paths
+        .map(|p| p.replace("{name}", "1").replace("{id}", "1"))
+        .collect()
 }
 
 #[tokio::test]
@@ -353,4 +355,63 @@ async fn who_tries_tokens_at_the_login_has_to_wait() {
     assert!((1..=61).contains(&wait), "{wait}");
     let read = site.call(&token, "GET", "/api/v1/me", None).await;
     assert_eq!(read.0, 200, "programs with a token are not held up");
+}
+
+#[tokio::test]
+async fn the_page_of_an_admin_makes_and_revokes_tokens() {
+    let site = Site::with(AUTH).await;
+    let session = cookie(&log_in(&site, &site.token(Role::Admin).await).await);
+    let page = async || {
+        site.with_cookie("/access", &session)
+            .await
+            .text()
+            .await
+            .expect("a page")
+    };
+    let own = csrf(&page().await);
+    let post = async |path: &str, body: String| {
+        let post = browser()
+            .post(format!("{}{path}", site.url))
+            .header(COOKIE, &session);
+        let answer = post.header("content-type", FORM).body(body).send().await;
+        let answer = answer.expect("it answers");
+        (answer.status().as_u16(), answer.text().await.expect("a page"))
+    };
+    let (status, made) = post(
+        "/access",
+        format!("csrf={own}&name=night+run&role=viewer&lifetime_days=7"),
+    )
+    .await;
+    assert_eq!(status, 201, "{made}");
+    let shown = made.split("pbt_").nth(1).expect("it is shown");
+    let secret = format!("pbt_{}", shown.split('<').next().expect("a tag follows"));
+    assert_eq!(site.call(&secret, "GET", "/api/v1/me", None).await.0, 200);
+    let listed = page().await;
+    assert!(
+        listed.contains("night run") && !listed.contains(&secret),
+        "{listed}"
+    );
+    assert!(
+        listed.contains("POST /access"),
+        "what was done is listed: {listed}"
+    );
+    let (status, refused) = post(
+        "/access",
+        format!("csrf={own}&name=x&role=root&lifetime_days=soon"),
+    )
+    .await;
+    assert_eq!(status, 422);
+    assert!(
+        refused.contains("role: must be one of") && refused.contains("lifetime_days:"),
+        "{refused}"
+    );
+
+    let (before, _) = listed.split_once("night run").expect("it is listed");
+    let id = before
+        .rsplit("/access/")
+        .next()
+        .and_then(|rest| rest.split('/').next());
+    let path = format!("/access/{}/revoke", id.expect("its form"));
+    assert_eq!(post(&path, format!("csrf={own}")).await.0, 303);
+    assert_eq!(site.call(&secret, "GET", "/api/v1/me", None).await.0, 401);
 }

@@ -34,13 +34,16 @@ const API: [(&str, Role); 19] = [
 const STREAMS: [(&str, Role); 2] = [("follow_bisection", Role::Viewer), ("follow_all", Role::Viewer)];
 
 /// Method, route and role; `None`: for everybody.
-const PAGES: [(&str, &str, Option<Role>); 12] = [
+const PAGES: [(&str, &str, Option<Role>); 15] = [
     ("GET", "/", Some(Role::Viewer)),
     ("GET", "/bisections/{name}", Some(Role::Viewer)),
     ("POST", "/bisections/{name}/cancel", Some(Role::Submitter)),
     ("GET", "/submit", Some(Role::Viewer)),
     ("POST", "/submit", Some(Role::Submitter)),
     ("GET", "/api", Some(Role::Viewer)),
+    ("GET", "/access", Some(Role::Admin)),
+    ("POST", "/access", Some(Role::Admin)),
+    ("POST", "/access/{id}/revoke", Some(Role::Admin)),
     ("GET", "/login", None),
     ("POST", "/login", None),
     ("POST", "/logout", Some(Role::Viewer)),

@@ -2,6 +2,7 @@
 
 use crate::site::Site;
 use coordinator::store::tokens::Role;
+use lab::records::{GOOD, bisection, build, grant, want};
 use reqwest::Response;
 use serde_json::{Value, json};
 
@@ -156,5 +157,47 @@ async fn what_did_not_change_is_not_sent_again() {
         };
         assert!([200, 201].contains(&change), "{path}");
         assert_eq!(ask(Some(&tag)).await.status(), 200, "{path}: it has changed");
+    }
+}
+
+#[tokio::test]
+async fn what_belongs_to_a_bisection_is_walked_in_pages_and_filtered() {
+    let site = Site::start().await;
+    let id = bisection(&site.store, &["m1"]).await;
+    let wants: Vec<_> = (0..5).map(|replicate| want(GOOD, "m1", replicate)).collect();
+    build(&site.store, id, "m1", GOOD, &wants).await;
+    let jobs = async |query: &str| site.get(&format!("/api/v1/bisections/1/jobs{query}")).await;
+    let all = jobs("").await;
+    assert_eq!(
+        (all["jobs"].as_array().map(Vec::len), &all["next_after"]),
+        (Some(5), &Value::Null)
+    );
+    let mut walked = Vec::new();
+    let mut query = "?limit=2".to_string();
+    loop {
+        let page = jobs(&query).await;
+        walked.extend(page["jobs"].as_array().expect("a list").clone());
+        match page["next_after"].as_str() {
+            Some(after) => query = format!("?limit=2&after={after}"),
+            None => break,
+        }
+    }
+    assert_eq!(
+        Value::from(walked),
+        all["jobs"],
+        "in order, none twice, none left out"
+    );
+    let attempt = grant(&site.store, id, "m1", "c1").await.expect("a job is ready");
+    let count = async |query: &str| jobs(query).await["jobs"].as_array().map(Vec::len);
+    assert_eq!(count("?state=held&machine=m1").await, Some(1));
+    assert_eq!(count("?state=wanted").await, Some(4));
+    assert_eq!(count("?machine=m2").await, Some(0));
+    let attempts = site.get("/api/v1/bisections/1/attempts?state=held").await;
+    assert_eq!(attempts["attempts"][0]["id"], attempt.to_string());
+    for wrong in ["?state=open", "?limit=0", "?limit=1001", "?colour=red"] {
+        let answer = site
+            .http
+            .get(format!("{}/api/v1/bisections/1/jobs{wrong}", site.url));
+        assert_eq!(answer.send().await.expect("it answers").status(), 400, "{wrong}");
     }
 }

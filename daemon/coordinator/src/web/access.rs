@@ -102,6 +102,15 @@ pub fn logged_in() -> Option<String> {
     }
 }
 
+/// Whether the one who looks at a page may see who has tokens.
+pub fn is_admin() -> bool {
+    match visitor() {
+        Visitor::Session(holder, _) | Visitor::Token(holder) => holder.role == Role::Admin,
+        Visitor::Local => true,
+        Visitor::Anonymous => false,
+    }
+}
+
 pub async fn gate(State(state): State<WebState>, request: Request, next: Next) -> Response {
     let page = wants_page(&request) || is_page_form(&request);
     let came_for = request

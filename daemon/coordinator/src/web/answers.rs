@@ -102,6 +102,8 @@ pub struct Detail {
 #[derive(Serialize, ToSchema)]
 pub struct Samples {
     pub samples: Vec<Sample>,
+    /// Give it as `after` for the next page; null on the last one.
+    pub next_after: Option<String>,
 }
 
 /// The outcome of one job.
@@ -121,9 +123,41 @@ pub struct Sample {
     pub failure: Value,
 }
 
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    Wanted,
+    Held,
+    Done,
+    Cancelled,
+}
+
+impl JobState {
+    pub const ALL: [(&'static str, JobState); 4] = [
+        ("wanted", JobState::Wanted),
+        ("held", JobState::Held),
+        ("done", JobState::Done),
+        ("cancelled", JobState::Cancelled),
+    ];
+}
+
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptState {
+    Held,
+    Done,
+}
+
+impl AttemptState {
+    pub const ALL: [(&'static str, AttemptState); 2] =
+        [("held", AttemptState::Held), ("done", AttemptState::Done)];
+}
+
 #[derive(Serialize, ToSchema)]
 pub struct Jobs {
     pub jobs: Vec<Job>,
+    /// Give it as `after` for the next page; null on the last one.
+    pub next_after: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -135,7 +169,7 @@ pub struct Job {
     pub lane: i32,
     pub replicate: i32,
     pub runs: i32,
-    /// wanted, held, done or cancelled.
+    #[schema(value_type = JobState)]
     pub state: String,
     pub failures: i32,
     pub created_at: DateTime<Utc>,
@@ -153,6 +187,8 @@ pub struct JobAttempt {
 #[derive(Serialize, ToSchema)]
 pub struct Attempts {
     pub attempts: Vec<Attempt>,
+    /// Give it as `after` for the next page; null on the last one.
+    pub next_after: Option<String>,
 }
 
 /// One try at a build or a job, from the grant of the machine to the stored outcome.
@@ -164,6 +200,7 @@ pub struct Attempt {
     #[schema(value_type = Object)]
     pub kernel: Value,
     pub machine: String,
+    #[schema(value_type = AttemptState)]
     pub state: String,
     pub ended_by: Option<String>,
     pub trouble: Option<String>,
@@ -175,6 +212,8 @@ pub struct Attempt {
 #[derive(Serialize, ToSchema)]
 pub struct Decisions {
     pub decisions: Vec<Decision>,
+    /// Give it as `after` for the next page; null on the last one.
+    pub next_after: Option<String>,
 }
 
 /// A plan that was carried out, with the versions it rests on.

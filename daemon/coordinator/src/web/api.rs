@@ -3,6 +3,7 @@
 use super::answers;
 use super::error::Problem;
 use super::openapi::LARGEST;
+use super::paging::{self, page};
 use super::{WebState, reading, say};
 use crate::store::CancelOutcome;
 use crate::store::views::{BisectionView, ListFilter, Name};
@@ -10,7 +11,7 @@ use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -89,13 +90,7 @@ pub async fn find(state: &WebState, name: &str) -> Result<BisectionView, Problem
     responses((status = 200, description = "A page of them", body = answers::Bisections)))]
 pub async fn list(State(state): State<WebState>, RawQuery(raw): RawQuery) -> Result<Response, Problem> {
     let query = Query::read(raw.as_deref(), &["state", "tree", "before", "limit"])?;
-    let wanted = query.get("state");
-    if let Some(other) = wanted.filter(|s| answers::BisectionState::ALL.iter().all(|(name, _)| name != s)) {
-        return Err(Problem::bad_query(
-            "state",
-            format!("must be open, concluded or cancelled, is `{other}`"),
-        ));
-    }
+    let wanted = paging::one_of(&query, "state", &answers::BisectionState::ALL)?;
     let is_name = |text: &str| {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         (1..=64).contains(&text.len()) && text.bytes().all(plain)
@@ -208,11 +203,27 @@ pub async fn cancel_view(state: &WebState, view: &BisectionView) -> Result<(), P
 
 /// List the outcomes of its jobs
 #[utoipa::path(get, path = "/api/v1/bisections/{name}/samples", tag = "bisections", operation_id = "list_samples",
-    params(("name" = String, Path, description = "Its number or its id")),
+    params(
+        ("name" = String, Path, description = "Its number or its id"),
+        ("machine" = Option<String>, Query, pattern = "^[A-Za-z0-9_.-]{1,64}$", description = "Only those of this machine"),
+        ("after" = Option<String>, Query, pattern = "^[0-9a-f-]{1,36}$", description = "Only rows after this one: `next_after` of the page before"),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 1000, description = "Rows of a page; without it all of them"),
+    ),
     responses((status = 200, description = "All of them", body = answers::Samples)))]
-pub async fn samples(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
+pub async fn samples(
+    State(state): State<WebState>,
+    Path(name): Path<String>,
+    RawQuery(raw): RawQuery,
+) -> Result<Response, Problem> {
+    let query = Query::read(
+        raw.as_deref(),
+        &["machine", paging::PARAMETERS[0], paging::PARAMETERS[1]],
+    )?;
+    let machine = query.get("machine");
     let view = find(&state, &name).await?;
-    let samples = state.store.view_samples(view.id).await?;
+    let mut samples = state.store.view_samples(view.id).await?;
+    samples.retain(|row| machine.is_none_or(|m| row.machine == m));
+    let (samples, next_after) = page(samples, |row| row.id.to_string(), &query)?;
     let one = |s: crate::store::views::SampleView| answers::Sample {
         id: s.id,
         kernel: s.kernel,
@@ -226,16 +237,35 @@ pub async fn samples(State(state): State<WebState>, Path(name): Path<String>) ->
         failure: s.failure.unwrap_or(Value::Null),
     };
     let samples = samples.into_iter().map(one).collect();
-    Ok(Json(answers::Samples { samples }).into_response())
+    Ok(Json(answers::Samples { samples, next_after }).into_response())
 }
 
 /// List its jobs
 #[utoipa::path(get, path = "/api/v1/bisections/{name}/jobs", tag = "bisections", operation_id = "list_jobs",
-    params(("name" = String, Path, description = "Its number or its id")),
+    params(
+        ("name" = String, Path, description = "Its number or its id"),
+        ("machine" = Option<String>, Query, pattern = "^[A-Za-z0-9_.-]{1,64}$", description = "Only those of this machine"),
+        ("state" = Option<answers::JobState>, Query, description = "Only those in this state"),
+        ("after" = Option<String>, Query, pattern = "^[0-9a-f-]{1,36}$", description = "Only rows after this one: `next_after` of the page before"),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 1000, description = "Rows of a page; without it all of them"),
+    ),
     responses((status = 200, description = "All of them", body = answers::Jobs)))]
-pub async fn jobs(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
+pub async fn jobs(
+    State(state): State<WebState>,
+    Path(name): Path<String>,
+    RawQuery(raw): RawQuery,
+) -> Result<Response, Problem> {
+    let query = Query::read(
+        raw.as_deref(),
+        &["machine", "state", paging::PARAMETERS[0], paging::PARAMETERS[1]],
+    )?;
+    let machine = query.get("machine");
+    let state_asked = paging::one_of(&query, "state", &answers::JobState::ALL)?;
     let view = find(&state, &name).await?;
-    let jobs = state.store.view_jobs(view.id).await?;
+    let mut jobs = state.store.view_jobs(view.id).await?;
+    jobs.retain(|row| machine.is_none_or(|m| row.machine == m));
+    jobs.retain(|row| state_asked.is_none_or(|s| row.state == s));
+    let (jobs, next_after) = page(jobs, |row| row.id.to_string(), &query)?;
     let one = |j: crate::store::views::JobView| answers::Job {
         id: j.id,
         kernel: j.kernel,
@@ -254,18 +284,37 @@ pub async fn jobs(State(state): State<WebState>, Path(name): Path<String>) -> Re
         }),
     };
     let jobs = jobs.into_iter().map(one).collect();
-    Ok(Json(answers::Jobs { jobs }).into_response())
+    Ok(Json(answers::Jobs { jobs, next_after }).into_response())
 }
 
 /// List its attempts
 ///
 /// Every try at its builds and jobs, and how long it took from the grant of the machine to the stored outcome.
 #[utoipa::path(get, path = "/api/v1/bisections/{name}/attempts", tag = "bisections", operation_id = "list_attempts",
-    params(("name" = String, Path, description = "Its number or its id")),
+    params(
+        ("name" = String, Path, description = "Its number or its id"),
+        ("machine" = Option<String>, Query, pattern = "^[A-Za-z0-9_.-]{1,64}$", description = "Only those of this machine"),
+        ("state" = Option<answers::AttemptState>, Query, description = "Only those in this state"),
+        ("after" = Option<String>, Query, pattern = "^[0-9a-f-]{1,36}$", description = "Only rows after this one: `next_after` of the page before"),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 1000, description = "Rows of a page; without it all of them"),
+    ),
     responses((status = 200, description = "All of them", body = answers::Attempts)))]
-pub async fn attempts(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
+pub async fn attempts(
+    State(state): State<WebState>,
+    Path(name): Path<String>,
+    RawQuery(raw): RawQuery,
+) -> Result<Response, Problem> {
+    let query = Query::read(
+        raw.as_deref(),
+        &["machine", "state", paging::PARAMETERS[0], paging::PARAMETERS[1]],
+    )?;
+    let machine = query.get("machine");
+    let state_asked = paging::one_of(&query, "state", &answers::AttemptState::ALL)?;
     let view = find(&state, &name).await?;
-    let attempts = state.store.view_attempts(view.id).await?;
+    let mut attempts = state.store.view_attempts(view.id).await?;
+    attempts.retain(|row| machine.is_none_or(|m| row.machine == m));
+    attempts.retain(|row| state_asked.is_none_or(|s| row.state == s));
+    let (attempts, next_after) = page(attempts, |row| row.id.to_string(), &query)?;
     let one = |a: crate::store::views::AttemptView| {
         let wall = a
             .ended_at
@@ -284,16 +333,26 @@ pub async fn attempts(State(state): State<WebState>, Path(name): Path<String>) -
         }
     };
     let attempts = attempts.into_iter().map(one).collect();
-    Ok(Json(answers::Attempts { attempts }).into_response())
+    Ok(Json(answers::Attempts { attempts, next_after }).into_response())
 }
 
 /// List what was decided, and on which record
 #[utoipa::path(get, path = "/api/v1/bisections/{name}/decisions", tag = "bisections", operation_id = "list_decisions",
-    params(("name" = String, Path, description = "Its number or its id")),
+    params(
+        ("name" = String, Path, description = "Its number or its id"),
+        ("after" = Option<String>, Query, pattern = "^[0-9a-f-]{1,36}$", description = "Only rows after this one: `next_after` of the page before"),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 1000, description = "Rows of a page; without it all of them"),
+    ),
     responses((status = 200, description = "The newest thousand", body = answers::Decisions)))]
-pub async fn decisions(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
+pub async fn decisions(
+    State(state): State<WebState>,
+    Path(name): Path<String>,
+    RawQuery(raw): RawQuery,
+) -> Result<Response, Problem> {
+    let query = Query::read(raw.as_deref(), &[paging::PARAMETERS[0], paging::PARAMETERS[1]])?;
     let view = find(&state, &name).await?;
     let decisions = state.store.view_decisions(view.id, DECISIONS_MOST).await?;
+    let (decisions, next_after) = page(decisions, |row| row.id.to_string(), &query)?;
     let one = |d: crate::store::views::DecisionView| answers::Decision {
         id: d.id,
         record_version: d.record_version,
@@ -302,7 +361,11 @@ pub async fn decisions(State(state): State<WebState>, Path(name): Path<String>) 
         plan: d.plan,
     };
     let decisions = decisions.into_iter().map(one).collect();
-    Ok(Json(answers::Decisions { decisions }).into_response())
+    Ok(Json(answers::Decisions {
+        decisions,
+        next_after,
+    })
+    .into_response())
 }
 
 /// Show the console of an attempt
@@ -321,109 +384,4 @@ pub async fn console(State(state): State<WebState>, Path(id): Path<String>) -> R
     let pieces = state.store.view_console(id, CONSOLE_PIECES).await?;
     let text = say::plain_console(&pieces.concat());
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
-}
-
-/// List machines and what they do
-#[utoipa::path(get, path = "/api/v1/machines", tag = "lab", operation_id = "list_machines",
-    responses((status = 200, description = "All of them", body = answers::Machines)))]
-pub async fn machines(State(state): State<WebState>) -> Result<Response, Problem> {
-    let seen: BTreeMap<String, _> = state
-        .store
-        .view_machines()
-        .await?
-        .into_iter()
-        .map(|m| (m.name.clone(), m))
-        .collect();
-    let one = |m: &crate::config::Machine| {
-        let seen = seen.get(&m.name);
-        answers::Machine {
-            name: m.name.clone(),
-            arch: m.arch.clone(),
-            pools: m.pools.clone(),
-            roles: json!(m.roles),
-            state: seen.map(|s| s.state.clone()),
-            reason: seen.and_then(|s| s.reason.clone()),
-            lane: seen.map(|s| s.lane),
-            admission: seen.and_then(|s| s.admission.clone()).unwrap_or(Value::Null),
-            probed_at: seen.and_then(|s| s.probed_at),
-            probe: seen.and_then(|s| s.probe.clone()).unwrap_or(Value::Null),
-            work: seen.filter(|s| s.attempt_id.is_some()).map(work),
-        }
-    };
-    let machines = state.config.machines.values().map(one).collect();
-    Ok(Json(answers::Machines { machines }).into_response())
-}
-
-fn work(s: &crate::store::views::MachineView) -> answers::Work {
-    answers::Work {
-        attempt: s.attempt_id,
-        bisection: s.bisection,
-        kernel: s.kernel_key.clone(),
-        building: s.building,
-        trial: s.trial.clone(),
-        replicate: s.replicate,
-        phase: s.phase.clone(),
-        started_at: s.started_at,
-        deadline_at: s.deadline_at,
-    }
-}
-
-/// Try a machine anew before it serves
-///
-/// Tried again from the start, out of quarantine.
-#[utoipa::path(post, path = "/api/v1/machines/{name}/admit", tag = "lab", operation_id = "admit_machine",
-    params(("name" = String, Path, description = "Its name")),
-    responses((status = 200, description = "It is tried", body = answers::Admitted)))]
-pub async fn admit(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
-    // Postgres takes no NUL, and no machine has one in its name.
-    match !name.contains('\0') && state.store.admit_again(&name).await? {
-        true => Ok(Json(answers::Admitted { name }).into_response()),
-        false => Err(Problem::not_found(format!(
-            "there is no machine `{name}`; GET /api/v1/machines lists them"
-        ))),
-    }
-}
-
-/// List what can be measured
-#[utoipa::path(get, path = "/api/v1/workloads", tag = "lab", operation_id = "list_workloads",
-    responses((status = 200, description = "All of them", body = answers::Workloads)))]
-pub async fn workloads(State(state): State<WebState>) -> Response {
-    let one = |w: &crate::config::Workload| answers::Workload {
-        name: w.name.clone(),
-        description: w.description.clone(),
-        parameters: json!(w.parameters),
-        metrics: json!(w.metrics),
-        warmup_runs: w.warmup_runs,
-        run_limit_s: w.run_limit_s,
-    };
-    let workloads = state.config.workloads.values().map(one).collect();
-    Json(answers::Workloads { workloads }).into_response()
-}
-
-/// Names of branches and tags that a tree has now, the newest first, so that a form can offer them.
-const REFS: usize = 50;
-
-/// List trees and their branches and tags
-#[utoipa::path(get, path = "/api/v1/trees", tag = "lab", operation_id = "list_trees",
-    responses((status = 200, description = "All of them", body = answers::Trees)))]
-pub async fn trees(State(state): State<WebState>) -> Response {
-    let mut trees = Vec::new();
-    for name in state.config.file.trees.keys() {
-        let refs = refs_of(&state, name).await;
-        trees.push(answers::Tree {
-            name: name.clone(),
-            refs,
-        });
-    }
-    Json(answers::Trees { trees }).into_response()
-}
-
-pub async fn refs_of(state: &WebState, tree: &str) -> Vec<String> {
-    match state.trees.refs(tree, "", REFS).await {
-        Ok(refs) => refs.into_iter().map(|r| r.name).collect(),
-        Err(error) => {
-            tracing::warn!(tree, %error, "the tree's names cannot be listed");
-            Vec::new()
-        }
-    }
 }

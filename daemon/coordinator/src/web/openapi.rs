@@ -7,7 +7,7 @@
 mod submission;
 
 use super::access::needs::{self, Need};
-use super::{WebState, api, live, submit, surroundings, tokens};
+use super::{WebState, api, lab, live, submit, surroundings, tokens};
 use crate::config::Config;
 use axum::http::Method;
 use serde_json::{Map, Value, json};
@@ -36,10 +36,10 @@ pub fn answers() -> OpenApiRouter<WebState> {
         .routes(routes!(surroundings::environment))
         .routes(routes!(api::decisions))
         .routes(routes!(api::console))
-        .routes(routes!(api::machines))
-        .routes(routes!(api::admit))
-        .routes(routes!(api::workloads))
-        .routes(routes!(api::trees))
+        .routes(routes!(lab::machines))
+        .routes(routes!(lab::admit))
+        .routes(routes!(lab::workloads))
+        .routes(routes!(lab::trees))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(tokens::actions))

@@ -2,6 +2,7 @@
 
 mod bisection;
 mod form;
+pub mod keys;
 mod reference;
 mod scene;
 

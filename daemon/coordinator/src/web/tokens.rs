@@ -49,7 +49,14 @@ pub async fn list(State(state): State<WebState>) -> Result<Response, Problem> {
     responses((status = 201, description = "It holds", body = answers::MadeToken)))]
 pub async fn create(State(state): State<WebState>, request: Request) -> Result<Response, Problem> {
     let body = json_body(request).await?;
-    let wanted = read(&body).map_err(Problem::invalid)?;
+    let made = make(&state, &body).await?;
+    let headers = [(header::CACHE_CONTROL, "no-store")];
+    Ok((StatusCode::CREATED, headers, Json(made)).into_response())
+}
+
+/// The same for the API and the page.
+pub async fn make(state: &WebState, body: &Value) -> Result<answers::MadeToken, Problem> {
+    let wanted = read(body).map_err(Problem::invalid)?;
     let secret = Secret::draw().map_err(|e| Problem::internal("no secret can be drawn", e))?;
     let (name, role, lifetime_days) = wanted;
     let new = NewToken {
@@ -59,12 +66,10 @@ pub async fn create(State(state): State<WebState>, request: Request) -> Result<R
         created_by: access::visitor().actor().to_string(),
         lifetime_days,
     };
-    let made = answers::MadeToken {
+    Ok(answers::MadeToken {
         about: token(state.store.create_token(&new).await?),
         token: secret.text().to_string(),
-    };
-    let headers = [(header::CACHE_CONTROL, "no-store")];
-    Ok((StatusCode::CREATED, headers, Json(made)).into_response())
+    })
 }
 
 fn read(body: &Value) -> Result<(String, Role, Option<i32>), Vec<FieldError>> {
@@ -93,10 +98,15 @@ fn read(body: &Value) -> Result<(String, Role, Option<i32>), Vec<FieldError>> {
     params(("id" = String, Path, description = "Its id")),
     responses((status = 200, description = "It holds no longer", body = answers::Token)))]
 pub async fn revoke(State(state): State<WebState>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let revoked = end(&state, &id).await?;
+    Ok(Json(revoked).into_response())
+}
+
+pub async fn end(state: &WebState, id: &str) -> Result<answers::Token, Problem> {
     let unknown = || Problem::not_found("there is no token of this id; GET /api/v1/tokens lists them");
     let id: Uuid = id.parse().map_err(|_| unknown())?;
     let revoked = state.store.revoke_token(id).await?.ok_or_else(unknown)?;
-    Ok(Json(token(revoked)).into_response())
+    Ok(token(revoked))
 }
 
 /// List who did what, the newest first

@@ -4,7 +4,7 @@ use super::{PageError, page};
 use crate::config::{Config, Role};
 use crate::store::Submitted;
 use crate::web::error::{FieldError, Problem};
-use crate::web::{BODY_BYTES, WebState, api, submit as submission};
+use crate::web::{BODY_BYTES, WebState, api, lab, submit as submission};
 use askama::Template;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
@@ -102,7 +102,7 @@ async fn form(state: &WebState, typed: Typed) -> SubmitPage {
     let config = &state.config;
     let mut refs = BTreeSet::new();
     for tree in config.file.trees.keys() {
-        refs.extend(api::refs_of(state, tree).await);
+        refs.extend(lab::refs_of(state, tree).await);
     }
     let chosen = |field: &str, value: &str| typed.values.get(field).is_some_and(|v| v == value);
     let choice = |field: &str, value: &str, label: String| Choice {
