@@ -126,6 +126,45 @@ async fn cancelling_has_one_meaning_and_frees_the_request() {
 }
 
 #[tokio::test]
+async fn what_has_ended_is_searched_again_or_changed() {
+    let site = Site::start().await;
+    let mut body = site.request();
+    body["confidence"] = json!(0.999);
+    body["parameters"] = json!({"mode": "b"});
+    assert_eq!(site.submit(&body).await.status().as_u16(), 201);
+    let retry = "/api/v1/bisections/1/retry";
+    assert_eq!(site.post(retry, &Value::Null).await.0, 409, "it still searches");
+    assert_eq!(
+        site.post("/api/v1/bisections/1/cancel", &Value::Null).await.0,
+        200
+    );
+    let (status, second) = site.post(retry, &Value::Null).await;
+    assert_eq!(
+        (status, &second["number"], &second["request"]),
+        (201, &json!(2), &body)
+    );
+    let (status, joined) = site.post(retry, &Value::Null).await;
+    assert_eq!(
+        (status, &joined["number"]),
+        (200, &json!(2)),
+        "one of them is enough"
+    );
+    let ended = site.page("/bisections/1").await;
+    assert!(
+        ended.contains("Search again") && !ended.contains("Cancel this bisection"),
+        "{ended}"
+    );
+    let form = site.page("/submit?from=1").await;
+    for filled in [
+        "name=\"good\" list=\"refs\" required autocomplete=\"off\" spellcheck=\"false\" value=\"main~11\"",
+        "inputmode=\"decimal\" value=\"99.9\"",
+        "<option value=\"b\" selected>",
+    ] {
+        assert!(form.contains(filled), "{filled}: {form}");
+    }
+}
+
+#[tokio::test]
 async fn the_list_is_walked_without_gaps_and_filtered() {
     let site = Site::start().await;
     for seed in 0..7 {

@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// By the description's `operationId`.
-const API: [(&str, Role); 19] = [
+const API: [(&str, Role); 20] = [
     ("list_bisections", Role::Viewer),
     ("submit_bisection", Role::Submitter),
     ("show_bisection", Role::Viewer),
     ("cancel_bisection", Role::Submitter),
+    ("retry_bisection", Role::Submitter),
     ("list_samples", Role::Viewer),
     ("show_environment", Role::Viewer),
     ("list_jobs", Role::Viewer),
@@ -34,10 +35,11 @@ const API: [(&str, Role); 19] = [
 const STREAMS: [(&str, Role); 2] = [("follow_bisection", Role::Viewer), ("follow_all", Role::Viewer)];
 
 /// Method, route and role; `None`: for everybody.
-const PAGES: [(&str, &str, Option<Role>); 15] = [
+const PAGES: [(&str, &str, Option<Role>); 16] = [
     ("GET", "/", Some(Role::Viewer)),
     ("GET", "/bisections/{name}", Some(Role::Viewer)),
     ("POST", "/bisections/{name}/cancel", Some(Role::Submitter)),
+    ("POST", "/bisections/{name}/retry", Some(Role::Submitter)),
     ("GET", "/submit", Some(Role::Viewer)),
     ("POST", "/submit", Some(Role::Submitter)),
     ("GET", "/api", Some(Role::Viewer)),

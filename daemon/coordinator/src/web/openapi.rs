@@ -30,6 +30,7 @@ pub fn answers() -> OpenApiRouter<WebState> {
         .routes(routes!(api::list, submit::accept))
         .routes(routes!(api::one))
         .routes(routes!(api::cancel))
+        .routes(routes!(submit::retry))
         .routes(routes!(api::samples))
         .routes(routes!(api::jobs))
         .routes(routes!(api::attempts))

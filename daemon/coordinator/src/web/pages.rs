@@ -7,13 +7,14 @@ mod reference;
 mod scene;
 
 pub use bisection::sentence;
-pub use form::{submit, submit_form};
+pub use form::{send_form, submit_form};
 pub use reference::reference;
 
 use super::api::{self, Query};
 use super::error::Problem;
-use super::{WebState, reading, say, standing};
+use super::{WebState, reading, say, standing, submit};
 use crate::case::sha256_hex;
+use crate::store::Submitted;
 use crate::store::views::{BisectionView, ListFilter, MachineView};
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
@@ -282,6 +283,12 @@ pub async fn bisection(
         Some(_) => page(&Fragment { p }, &headers),
         None => page(&Whole { p }, &headers),
     }
+}
+
+pub async fn retry(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, PageError> {
+    let view = api::find(&state, &name).await?;
+    let (Submitted::Created(_, number) | Submitted::Joined(_, number)) = submit::again(&state, &view).await?;
+    Ok(Redirect::to(&format!("/bisections/{number}")).into_response())
 }
 
 pub async fn cancel(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, PageError> {

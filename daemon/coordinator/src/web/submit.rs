@@ -8,10 +8,11 @@ use super::request::{self, Wanted};
 use super::{BODY_BYTES, WebState, answers, api};
 use crate::case::{Definition, RecipeDef};
 use crate::plan_json;
+use crate::store::views::BisectionView;
 use crate::store::{Submission, Submitted};
 use crate::tree::RangeError;
 use axum::body::to_bytes;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bisect::CommitId;
@@ -30,13 +31,42 @@ use uuid::Uuid;
 pub async fn accept(State(state): State<WebState>, request: Request) -> Result<Response, Problem> {
     let body = json_body(request).await?;
     let submitted = submit(&state, body).await?;
+    answer(&state, submitted).await
+}
+
+/// Search again what has ended: the same request, its names resolved anew
+#[utoipa::path(post, path = "/api/v1/bisections/{name}/retry", tag = "bisections", operation_id = "retry_bisection",
+    params(("name" = String, Path, description = "Its number or its id")),
+    responses(
+        (status = 201, description = "Another one searches", body = answers::Detail,
+            headers(("Location" = String, description = "Where it is shown"))),
+        (status = 200, description = "An equal one was searched already, and is joined", body = answers::Detail,
+            headers(("Location" = String, description = "Where it is shown"))),
+    ))]
+pub async fn retry(State(state): State<WebState>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let view = api::find(&state, &name).await?;
+    let submitted = again(&state, &view).await?;
+    answer(&state, submitted).await
+}
+
+pub async fn again(state: &WebState, view: &BisectionView) -> Result<Submitted, Problem> {
+    match view.state.as_str() {
+        "open" => Err(Problem::conflict(format!(
+            "bisection {} still searches; cancel it first, or wait",
+            view.number
+        ))),
+        _ => submit(state, view.request.clone()).await,
+    }
+}
+
+async fn answer(state: &WebState, submitted: Submitted) -> Result<Response, Problem> {
     let (status, id, number) = match submitted {
         Submitted::Created(id, number) => (StatusCode::CREATED, id, number),
         Submitted::Joined(id, number) => (StatusCode::OK, id, number),
     };
-    let view = api::find(&state, &id.to_string()).await?;
+    let view = api::find(state, &id.to_string()).await?;
     let location = [(header::LOCATION, format!("/api/v1/bisections/{number}"))];
-    Ok((status, location, axum::Json(api::detail(&state, &view))).into_response())
+    Ok((status, location, axum::Json(api::detail(state, &view))).into_response())
 }
 
 /// Whether the media type is JSON, then the size, then the syntax: each refusal names the one that failed.

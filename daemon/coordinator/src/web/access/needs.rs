@@ -26,6 +26,9 @@ pub fn of(method: &Method, route: Option<&str>) -> Need {
         (false, "/api/v1/bisections/{name}/cancel" | "/bisections/{name}/cancel") => {
             Need::Role(Role::Submitter)
         }
+        (false, "/api/v1/bisections/{name}/retry" | "/bisections/{name}/retry") => {
+            Need::Role(Role::Submitter)
+        }
         (false, "/api/v1/machines/{name}/admit") => Need::Role(Role::Operator),
         (false, _) => Need::Role(Role::Admin),
     }

@@ -7,7 +7,7 @@ use crate::web::error::{FieldError, Problem};
 use crate::web::{BODY_BYTES, WebState, api, lab, submit as submission};
 use askama::Template;
 use axum::body::to_bytes;
-use axum::extract::{Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde_json::{Map, Value, json};
@@ -89,13 +89,70 @@ impl SubmitPage {
         others.map(|e| format!("{}: {}", e.field, e.message)).collect()
     }
 
+    /// Something was typed, or is taken over: what is empty then is meant to be.
+    fn is_filled(&self) -> bool {
+        !self.typed.values.is_empty()
+    }
+
     fn has_errors(&self) -> bool {
         !self.typed.errors.is_empty()
     }
 }
 
-pub async fn submit_form(State(state): State<WebState>, headers: HeaderMap) -> Result<Response, PageError> {
-    page(&form(&state, Typed::default()).await, &headers)
+/// With `from`, filled with what an earlier bisection was asked.
+pub async fn submit_form(
+    State(state): State<WebState>,
+    RawQuery(raw): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, PageError> {
+    let query = api::Query::read(raw.as_deref(), &["from"])?;
+    let mut typed = Typed::default();
+    if let Some(name) = query.get("from") {
+        typed.values = from_request(&api::find(&state, name).await?.request);
+    }
+    page(&form(&state, typed).await, &headers)
+}
+
+/// An accepted request as it would have been typed; what the form has no field for is left out.
+fn from_request(request: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Array(all) => all.first().and_then(Value::as_str).map(String::from),
+        Value::Null | Value::Bool(_) | Value::Object(_) => None,
+    };
+    let mut typed = BTreeMap::new();
+    for name in [
+        "tree",
+        "good",
+        "bad",
+        "workload",
+        "metric",
+        "min_effect_pct",
+        "min_effect_abs",
+    ] {
+        typed.extend(text(&request[name]).map(|value| (name.to_string(), value)));
+    }
+    let place = text(&request["machine"]).or_else(|| text(&request["pool"]));
+    typed.extend(place.map(|value| ("machine".to_string(), value)));
+    typed.extend(text(&request["limits"]["boots"]).map(|value| ("limits.boots".to_string(), value)));
+    let confidence = request["confidence"].as_f64().unwrap_or(0.99);
+    // Seven digits: 0.999 is 99.9 and no 99.90000000000001.
+    let pct = (confidence * 1e9).round() / 1e7;
+    typed.insert("confidence_pct".into(), pct.to_string());
+    if request["first_parent"] == Value::Bool(true) {
+        typed.insert("first_parent".into(), "1".into());
+    }
+    let workload = request["workload"].as_str().unwrap_or_default();
+    for (name, value) in request["parameters"].as_object().into_iter().flatten() {
+        typed.extend(text(value).map(|value| (format!("parameters.{workload}.{name}"), value)));
+    }
+    let mails = request["recipients"].as_array().into_iter().flatten();
+    let mails: Vec<&str> = mails.filter_map(|r| r["mail"].as_str()).collect();
+    if !mails.is_empty() {
+        typed.insert("mail".into(), mails.join(", "));
+    }
+    typed
 }
 
 async fn form(state: &WebState, typed: Typed) -> SubmitPage {
@@ -197,7 +254,7 @@ fn machines(config: &Config) -> Vec<(String, String)> {
         .collect()
 }
 
-pub async fn submit(State(state): State<WebState>, request: Request) -> Result<Response, PageError> {
+pub async fn send_form(State(state): State<WebState>, request: Request) -> Result<Response, PageError> {
     let bytes = to_bytes(request.into_body(), BODY_BYTES)
         .await
         .map_err(|_| Problem::too_large(BODY_BYTES))?;
