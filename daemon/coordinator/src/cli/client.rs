@@ -178,6 +178,21 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// Tells the rows that a list of the daemon holds under `name`, or the answer as it came with `--json`.
+pub async fn tell(server: &Server, path: &str, name: &str, row: impl Fn(&Value)) -> anyhow::Result<ExitCode> {
+    let answer = match Client::new(server)?.get(path).await? {
+        Answer::Ok(_, answer) => answer,
+        Answer::Refused(status, problem) => return Ok(refused(server, status, &problem)),
+    };
+    if server.json {
+        println!("{answer}");
+    } else {
+        let rows = answer.get(name).and_then(Value::as_array);
+        rows.into_iter().flatten().for_each(row);
+    }
+    Ok(ExitCode::from(DONE))
+}
+
 pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

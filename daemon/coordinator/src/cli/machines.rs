@@ -1,6 +1,6 @@
 //! `perfbisect machines`: what every test machine is doing.
 
-use super::client::{self, Answer, Client, Server, printable, text};
+use super::client::{self, Server, printable, text};
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -12,20 +12,8 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&args.server)?;
-    let answer = match client.get("/api/v1/machines").await? {
-        Answer::Ok(_, answer) => answer,
-        Answer::Refused(status, problem) => return Ok(client::refused(&args.server, status, &problem)),
-    };
-    if args.server.json {
-        println!("{answer}");
-        return Ok(ExitCode::from(client::DONE));
-    }
-    let machines = answer.get("machines").and_then(Value::as_array);
-    for machine in machines.into_iter().flatten() {
-        println!("{}", printable(&line(machine)));
-    }
-    Ok(ExitCode::from(client::DONE))
+    let told = |machine: &Value| println!("{}", printable(&line(machine)));
+    client::tell(&args.server, "/api/v1/machines", "machines", told).await
 }
 
 fn line(machine: &Value) -> String {
@@ -34,7 +22,8 @@ fn line(machine: &Value) -> String {
         "" => "not seen",
         state => state,
     };
-    let work = match (text(machine, "/work/phase"), machine.pointer("/work/bisection")) {
+    let work = machine.get("work").unwrap_or(&Value::Null);
+    let work = match (text(work, "/phase"), work.get("bisection")) {
         ("", _) => text(machine, "/reason").to_owned(),
         (phase, Some(Value::Number(number))) => format!("{phase} for bisection {number}"),
         (phase, _) => phase.to_owned(),

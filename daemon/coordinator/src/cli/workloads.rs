@@ -1,6 +1,6 @@
 //! `perfbisect workloads`: what can be measured, and by which numbers.
 
-use super::client::{self, Answer, Client, Server, printable, text};
+use super::client::{self, Server, printable, text};
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -12,26 +12,12 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let client = Client::new(&args.server)?;
-    let answer = match client.get("/api/v1/workloads").await? {
-        Answer::Ok(_, answer) => answer,
-        Answer::Refused(status, problem) => return Ok(client::refused(&args.server, status, &problem)),
-    };
-    if args.server.json {
-        println!("{answer}");
-        return Ok(ExitCode::from(client::DONE));
-    }
-    for workload in answer
-        .get("workloads")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
+    let told = |workload: &Value| {
         for line in lines(workload) {
             println!("{}", printable(&line));
         }
-    }
-    Ok(ExitCode::from(client::DONE))
+    };
+    client::tell(&args.server, "/api/v1/workloads", "workloads", told).await
 }
 
 fn lines(workload: &Value) -> Vec<String> {
