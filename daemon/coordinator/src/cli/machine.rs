@@ -10,8 +10,18 @@ pub struct Args {
     #[command(flatten)]
     server: Server,
     /// Its name.
-    #[arg(value_parser = client::name)]
+    #[arg(value_parser = name)]
     machine: String,
+}
+
+/// A name as configurations have them: it becomes part of the path that is asked.
+fn name(text: &str) -> Result<String, String> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
+    if text.len() <= 64 && text.bytes().all(fits) && text.bytes().any(|b| b != b'.') {
+        Ok(text.to_owned())
+    } else {
+        Err("give a machine's name: `perfbisect machines` lists them".to_owned())
+    }
 }
 
 pub async fn admit(args: Args) -> anyhow::Result<ExitCode> {
@@ -28,6 +38,21 @@ pub async fn admit(args: Args) -> anyhow::Result<ExitCode> {
                 ),
             }
             Ok(ExitCode::from(client::DONE))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_named_as_it_is_configured() {
+        for named in ["box1", "lab-a.rack_2"] {
+            assert_eq!(name(named).as_deref(), Ok(named));
+        }
+        for nothing in ["", "..", "a/b", "a b", "x?y"] {
+            assert!(name(nothing).is_err(), "{nothing}");
         }
     }
 }
