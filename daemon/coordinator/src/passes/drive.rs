@@ -9,7 +9,7 @@ use crate::plan_json as json;
 use crate::store::bisections::{Open, Ruling};
 use crate::store::builds::Wish;
 use crate::store::jobs::{Want, short_key};
-use crate::store::machines::{machine_id, machine_of};
+use crate::store::machines::{Seen, machine_id, machine_of};
 use crate::store::record::{Decision, Overridden};
 use anyhow::{Context, anyhow};
 use bisect::{
@@ -167,15 +167,16 @@ async fn record(p: &Passes, open: &Open, history: &History) -> anyhow::Result<Re
     let kernel = |value: &serde_json::Value| {
         json::kernel_from_json(value, "kernel").map_err(|e| anyhow!("stored kernel: {e}"))
     };
-    let mut machines = Vec::new();
-    for m in p.store.machines_for(open.id).await? {
-        if !m.quarantined {
-            machines.push(Machine {
-                id: MachineId::new(machine_id(&m.name, m.lane)),
-                busy: m.busy,
-            });
-        }
+    let mut machines = p.store.machines_for(open.id).await?;
+    // Where all of them are quarantined the search waits for a person, and loses nothing.
+    if machines.iter().any(|m| !m.quarantined) {
+        machines.retain(|m| !m.quarantined);
     }
+    let machine = |m: &Seen| Machine {
+        id: MachineId::new(machine_id(&m.name, m.lane)),
+        busy: m.busy || m.quarantined,
+    };
+    let machines: Vec<Machine> = machines.iter().map(machine).collect();
     let mut observations = Vec::new();
     for o in p.store.observations(open.id).await? {
         observations.push(Observation {
