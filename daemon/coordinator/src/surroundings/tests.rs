@@ -107,7 +107,10 @@ fn each_disturbance_has_its_words_and_its_limit() {
         foreign_io_mib: Some(7.0),
         clock_step_s: 0.005,
     };
-    let limits = Disturbed::default();
+    let limits = Disturbed {
+        logins: true,
+        ..Disturbed::default()
+    };
     assert_eq!(disturbed(&limits, &calm, false), None);
     assert_eq!(disturbed(&limits, &Disturbance::default(), false), None);
     let cases: [(Disturbance, &str, bool); 5] = [
