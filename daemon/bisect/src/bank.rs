@@ -222,8 +222,7 @@ impl Bank {
             node.rescale();
         }
         self.rows.push(row);
-        let n = self.rows.len();
-        if n >= DROP_FROM {
+        if self.rows.len() >= DROP_FROM {
             self.drop_far(DROP_CELL, DROP_STATE);
         }
     }

@@ -28,7 +28,8 @@ const DELTA_SD: f64 = 0.1;
 /// Largest offset of an image beside the smallest step, where every step is looked for.
 const STEP_OFFSET: f64 = 0.25;
 const NULL_MACHINE: f64 = 0.1;
-const MOST_RUNS: f64 = 5.0;
+/// Runs in a boot, at most.
+pub const MOST_RUNS: u32 = 5;
 
 pub struct MachineBelief {
     pub machine: usize,
@@ -152,7 +153,7 @@ impl MachineBelief {
         } else {
             1.0
         };
-        libm::round(runs).clamp(1.0, MOST_RUNS) as u32 + facts.summaries.warm_up
+        libm::round(runs).clamp(1.0, f64::from(MOST_RUNS)) as u32 + facts.summaries.warm_up
     }
 
     /// Probability that the loss is at least `least` (in the direction of `sign`), 'no change' counted in.

@@ -215,7 +215,7 @@ impl<'a> Searcher<'a> {
         let members = belief.members(class);
         let switching =
             |m: &&MachineBelief| m.folded.switch > 0.5 && self.facts.usable().contains(&m.machine);
-        let effect = match (&members[..], belief.machines.iter().find(switching)) {
+        let mut effect = match (&members[..], belief.machines.iter().find(switching)) {
             (&[culprit], Some(on)) => {
                 let sized = confirm::from_belief(self, belief);
                 match switch::confirm(self, on.machine, culprit, sized) {
@@ -227,7 +227,6 @@ impl<'a> Searcher<'a> {
             (&[culprit], None) if size_it => confirm::confirm(self, belief, culprit)?,
             _ => confirm::from_belief(self, belief),
         };
-        let mut effect = effect;
         if size_it && belief.is_sole() && !effect.checks.iter().any(layout_passed) {
             effect.notes.push(OFFSET.to_owned());
         }

@@ -24,7 +24,7 @@ impl Summaries {
     }
 }
 
-/// Runs farther from their boot's mean than so many standard deviations count as no farther.
+/// Runs farther from their boot's median than so many standard deviations count as no farther.
 const WINSOR: f64 = 2.0;
 /// What that leaves of the squares where nothing is off (0.92 of single normal values, less about the median of few).
 const KEPT: f64 = 0.9;
@@ -102,20 +102,20 @@ fn warm_up(boots: &[Boot]) -> u32 {
 fn sigma_within(boots: &[Boot], warm_up: u32) -> f64 {
     let runs = |b: &Boot| b.runs.get(warm_up as usize..).unwrap_or_default().to_vec();
     let all: Vec<Vec<f64>> = boots.iter().map(runs).filter(|r| r.len() > 1).collect();
-    let distances = all.iter().flat_map(|runs| {
+    // About the median: one outlier of three runs would move their mean, and with it the distances of the other two.
+    let distances = |runs: &Vec<f64>| -> Vec<f64> {
         let centre = median(runs);
-        // For three runs, one of which is the centre.
-        let far = runs.iter().map(move |v| (v - centre).abs());
-        far.filter(|d| *d > 0.0).collect::<Vec<_>>()
-    });
-    let mut sigma = 1.1 * median(&distances.collect::<Vec<_>>());
+        runs.iter().map(|v| (v - centre).abs()).collect()
+    };
+    let far: Vec<Vec<f64>> = all.iter().map(distances).collect();
+    // Of three runs one is the centre.
+    let apart: Vec<f64> = far.iter().flatten().copied().filter(|d| *d > 0.0).collect();
+    let mut sigma = 1.1 * median(&apart);
     let degrees: f64 = all.iter().map(|r| about_median(r.len())).sum();
     for _ in 0..WINSOR_ROUNDS {
         let corner = WINSOR * sigma;
-        // About the median: one outlier of three runs would move their mean, and with it the distances of the other two.
-        let squares = all.iter().map(|runs| {
-            let centre = median(runs);
-            let cut = runs.iter().map(|v| (v - centre).abs().min(corner));
+        let squares = far.iter().map(|boot| {
+            let cut = boot.iter().map(|d| d.min(corner));
             cut.map(|d| d * d).sum::<f64>()
         });
         sigma = libm::sqrt(squares.sum::<f64>() / (KEPT * degrees.max(1.0)));

@@ -128,6 +128,32 @@ fn record() -> impl Strategy<Value = Record> {
         })
 }
 
+/// The same record with values near 1 alone, one at least a boot.
+fn ordinary(record: &Record) -> Record {
+    let mut record = record.clone();
+    for o in &mut record.observations {
+        if let Outcome::Measured { values, .. } = &mut o.outcome {
+            values.retain(|v| matches!(v, Value::Exact(x) if (0.5..2.0).contains(x)));
+            values.push(Value::Exact(1.1));
+        }
+    }
+    record
+}
+
+fn with_values(record: &Record, change: impl Fn(f64) -> f64) -> Record {
+    let mut record = record.clone();
+    for o in &mut record.observations {
+        if let Outcome::Measured { values, .. } = &mut o.outcome {
+            values.iter_mut().for_each(|v| {
+                if let Value::Exact(x) = v {
+                    *x = change(*x)
+                }
+            });
+        }
+    }
+    record
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -188,19 +214,8 @@ proptest! {
 
     #[test]
     fn the_unit_of_the_metric_is_nothing(history in history(), record in record()) {
-        let mut scaled = record.clone();
-        for o in &mut scaled.observations {
-            if let Outcome::Measured { values, .. } = &mut o.outcome {
-                values.retain(|v| matches!(v, Value::Exact(x) if (0.5..2.0).contains(x)));
-                values.push(Value::Exact(1.1));
-            }
-        }
-        let plain = scaled.clone();
-        for o in &mut scaled.observations {
-            if let Outcome::Measured { values, .. } = &mut o.outcome {
-                values.iter_mut().for_each(|v| if let Value::Exact(x) = v { *x *= 4.0 });
-            }
-        }
+        let plain = ordinary(&record);
+        let scaled = with_values(&plain, |x| x * 4.0);
         let (a, b) = (bisect::plan(&history, &plain), bisect::plan(&history, &scaled));
         prop_assert!((a.p_no_change - b.p_no_change).abs() < 1e-6, "{} {}", a.p_no_change, b.p_no_change);
     }
@@ -208,21 +223,10 @@ proptest! {
     /// Not bit for bit: which of two modes is called the second is a matter of the sign.
     #[test]
     fn the_sign_of_the_metric_is_nothing(history in history(), record in record()) {
-        let mut plain = record.clone();
+        let mut plain = ordinary(&record);
         plain.overrides.clear();
-        for o in &mut plain.observations {
-            if let Outcome::Measured { values, .. } = &mut o.outcome {
-                values.retain(|v| matches!(v, Value::Exact(x) if (0.5..2.0).contains(x)));
-                values.push(Value::Exact(1.1));
-            }
-        }
-        let mut turned = plain.clone();
+        let mut turned = with_values(&plain, |x| 1.0 / x);
         turned.policy.metric.higher_is_better = !turned.policy.metric.higher_is_better;
-        for o in &mut turned.observations {
-            if let Outcome::Measured { values, .. } = &mut o.outcome {
-                values.iter_mut().for_each(|v| if let Value::Exact(x) = v { *x = 1.0 / *x });
-            }
-        }
         let (a, b) = (bisect::plan(&history, &plain), bisect::plan(&history, &turned));
         prop_assert!((a.p_no_change - b.p_no_change).abs() < 0.02, "{} {}", a.p_no_change, b.p_no_change);
     }

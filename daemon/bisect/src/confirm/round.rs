@@ -1,12 +1,10 @@
 //! One round of boots side by side: kernels, their machine, and a number fixed before the first boot.
 
 use crate::Kernel;
-use crate::belief::MachineBelief;
+use crate::belief::{MOST_RUNS, MachineBelief};
 use crate::facts::{Facts, MOST_CONFIRM, confirmation};
 use crate::search::{Ask, Want};
 
-/// Runs in a boot, at most.
-const MOST_RUNS: u32 = 5;
 /// `z_0.975 + z_0.90`.
 const POWER: f64 = 3.24;
 /// Boots that failed among a kernel's confirmations after which no more are asked.
