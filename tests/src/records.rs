@@ -192,3 +192,24 @@ pub async fn build(store: &Store, id: Uuid, machine: &str, commit: &str, wants: 
     assert_eq!(done, Finished::Recorded);
     assert!(decide(store, id, wants, &[]).await);
 }
+
+/// The job of machine `m1` was tried, and waits; so many outcomes are told by now. Its waiting is then over.
+pub async fn pauses_with(store: &Store, id: Uuid, observations: i64) {
+    assert_eq!(
+        count(store, "select count(*) from observations").await,
+        observations
+    );
+    assert!(grant(store, id, "m1", "c1").await.is_none(), "it pauses");
+    sqlx::query("update jobs set not_before = now()")
+        .execute(&store.pool)
+        .await
+        .unwrap();
+}
+
+/// The outcome of the one observation that there is.
+pub async fn only_outcome(store: &Store) -> Value {
+    sqlx::query_scalar("select outcome from observations")
+        .fetch_one(&store.pool)
+        .await
+        .unwrap()
+}

@@ -4,7 +4,7 @@ use coordinator::store::attempts::{LogKind, LogLine};
 use coordinator::store::facts::{Ending, Finished};
 use coordinator::store::jobs::Want;
 use lab::records::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_ends_once_whoever_brings_its_report() {
@@ -72,19 +72,9 @@ async fn trouble_is_believed_from_the_carrier_alone_and_retried_then_lost() {
             store.finish(attempt, "c1", None, &trouble).await.unwrap(),
             Finished::Evidence
         );
-        let observations = count(&store, "select count(*) from observations").await;
-        assert_eq!(observations, i64::from(n == 3));
-        assert!(grant(&store, id, "m1", "c1").await.is_none(), "it pauses");
-        sqlx::query("update jobs set not_before = now()")
-            .execute(&store.pool)
-            .await
-            .unwrap();
+        pauses_with(&store, id, i64::from(n == 3)).await;
     }
-    let outcome: Value = sqlx::query_scalar("select outcome from observations")
-        .fetch_one(&store.pool)
-        .await
-        .unwrap();
-    assert_eq!(outcome, json!("lost"));
+    assert_eq!(only_outcome(&store).await, json!("lost"));
     assert_eq!(
         count(&store, "select count(*) from boots").await,
         0,

@@ -4,7 +4,7 @@ use coordinator::store::facts::{Drop, Ending, Finished};
 use lab::daemon::Setup;
 use lab::records::*;
 use lab::user_tree::UserTree;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(480);
@@ -36,19 +36,9 @@ async fn a_dropped_boot_is_no_observation_is_tried_again_and_at_the_limit_lost()
             .await
             .unwrap();
         assert_eq!(again, Finished::Evidence);
-        let observations = count(&store, "select count(*) from observations").await;
-        assert_eq!(observations, i64::from(n == 5));
-        assert!(grant(&store, id, "m1", "c1").await.is_none(), "it pauses");
-        sqlx::query("update jobs set not_before = now()")
-            .execute(&store.pool)
-            .await
-            .unwrap();
+        pauses_with(&store, id, i64::from(n == 5)).await;
     }
-    let outcome: Value = sqlx::query_scalar("select outcome from observations")
-        .fetch_one(&store.pool)
-        .await
-        .unwrap();
-    assert_eq!(outcome, json!("lost"));
+    assert_eq!(only_outcome(&store).await, json!("lost"));
     assert_eq!(count(&store, "select count(*) from boots").await, 0);
     let drops = store.view_drops(id).await.unwrap();
     assert_eq!(drops.len(), 5);

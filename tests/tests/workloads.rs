@@ -1,54 +1,22 @@
 //! Every shipped workload, run for real and small by the real agent on this host: file systems on loop devices, programs
 //! as the distribution has them. What is not installed is named.
 
+#[path = "../../agent/runner/tests/loop_device/mod.rs"]
+mod loop_device;
+
 use coordinator::case::Case;
 use coordinator::config::{Config, Workload};
 use coordinator::passes::order::bench;
 use lab::binaries;
+use loop_device::LoopDevice;
 use protocol::*;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The smallest that mkfs.xfs makes is 300 MB; the file is sparse.
 const BYTES: u64 = 512 << 20;
-
-struct Disk {
-    node: String,
-    file: PathBuf,
-}
-
-impl Disk {
-    fn new(folder: &Path, name: &str) -> Disk {
-        let file = folder.join(name);
-        File::create(&file).unwrap().set_len(BYTES).unwrap();
-        let said = Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(&file)
-            .output()
-            .unwrap();
-        assert!(said.status.success(), "{said:?}");
-        let node = String::from_utf8(said.stdout).unwrap().trim().to_string();
-        Disk { node, file }
-    }
-
-    fn scratch(&self, name: &str) -> Scratch {
-        Scratch {
-            name: name.into(),
-            id: DeviceId::BackingFile(self.file.to_str().unwrap().into()),
-            partition: None,
-            bytes: BYTES,
-        }
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.node]).status();
-    }
-}
 
 /// The last choice of each parameter is the smallest, but for what names a kind: there all are tried.
 fn choices(workload: &Workload) -> Vec<BTreeMap<String, String>> {
@@ -153,9 +121,10 @@ fn every_shipped_workload_runs_and_gives_its_metrics() {
     )))
     .unwrap();
     let folder = tempfile::tempdir().unwrap();
+    assert!(LoopDevice::allowed(), "root and loop devices are needed");
     let disks = [
-        Disk::new(folder.path(), "disk0"),
-        Disk::new(folder.path(), "disk1"),
+        LoopDevice::new(folder.path().join("disk0"), BYTES),
+        LoopDevice::new(folder.path().join("disk1"), BYTES),
     ];
     let (mut done, mut untried, mut wrong) = (0, Vec::new(), Vec::new());
     for workload in config.workloads.values() {

@@ -1,56 +1,31 @@
 //! File systems made for a benchmark alone, on a loop device that the test owns.
 
 use crate::agent::*;
+use crate::loop_device::LoopDevice;
 use protocol::*;
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const BYTES: u64 = 32 << 20;
 
 struct Disk {
-    node: String,
-    file: PathBuf,
+    device: LoopDevice,
     _dir: tempfile::TempDir,
 }
 
 impl Disk {
     /// None where this machine lets nobody make one.
     fn new() -> Option<Disk> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            eprintln!("skipped: needs root and loop devices");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("disk");
-        File::create(&file).unwrap().set_len(BYTES).unwrap();
-        let said = Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(&file)
-            .output()
-            .unwrap();
-        assert!(said.status.success(), "{said:?}");
-        let node = String::from_utf8(said.stdout).unwrap().trim().to_string();
-        Some(Disk {
-            node,
-            file,
-            _dir: dir,
+        LoopDevice::allowed().then(|| {
+            let dir = tempfile::tempdir().unwrap();
+            Disk {
+                device: LoopDevice::new(dir.path().join("disk"), BYTES),
+                _dir: dir,
+            }
         })
     }
 
     fn scratch(&self) -> Scratch {
-        Scratch {
-            name: "data".into(),
-            id: DeviceId::BackingFile(self.file.to_str().unwrap().into()),
-            partition: None,
-            bytes: BYTES,
-        }
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.node]).status();
+        self.device.scratch("data")
     }
 }
 
@@ -123,7 +98,7 @@ fn made_anew_for_each_run_or_only_mounted_again() {
         );
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(
-            !mounts.contains(&disk.node),
+            !mounts.contains(&disk.device.node),
             "nobody else sees it, and it is gone"
         );
     }
@@ -133,14 +108,14 @@ fn made_anew_for_each_run_or_only_mounted_again() {
 fn what_is_mounted_elsewhere_is_left_alone() {
     let Some(disk) = Disk::new() else { return };
     let made = Command::new("mke2fs")
-        .args(["-q", "-t", "ext2", &disk.node])
+        .args(["-q", "-t", "ext2", &disk.device.node])
         .status()
         .unwrap();
     assert!(made.success());
     let at = tempfile::tempdir().unwrap();
     assert!(
         Command::new("mount")
-            .arg(&disk.node)
+            .arg(&disk.device.node)
             .arg(at.path())
             .status()
             .unwrap()

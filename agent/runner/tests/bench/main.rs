@@ -9,6 +9,8 @@ mod frames;
 mod held;
 mod journey;
 mod life;
+#[path = "../loop_device/mod.rs"]
+mod loop_device;
 mod none;
 mod played;
 mod trees;

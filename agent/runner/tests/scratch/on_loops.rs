@@ -1,7 +1,8 @@
 //! Real block devices: loop devices of files that the test owns. What the kernel itself says no to, and what lies on a
 //! device, shows only here.
 
-use protocol::{DeviceId, Scratch};
+use crate::loop_device::LoopDevice;
+use protocol::Scratch;
 use runner::scratch::claim;
 use runner::trouble::Trouble;
 use runner::view::View;
@@ -20,32 +21,22 @@ fn run(program: &str, arguments: &[&str]) -> String {
 }
 
 struct Loop {
-    node: String,
-    file: PathBuf,
+    device: LoopDevice,
     dir: tempfile::TempDir,
 }
 
 impl Loop {
     /// None where this machine lets nobody make one.
     fn new() -> Option<Loop> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            eprintln!("skipped: needs root and loop devices");
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("disk");
-        File::create(&file).unwrap().set_len(BYTES).unwrap();
-        let node = run("losetup", &["--find", "--show", file.to_str().unwrap()]);
-        Some(Loop { node, file, dir })
+        LoopDevice::allowed().then(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let device = LoopDevice::new(dir.path().join("disk"), BYTES);
+            Loop { device, dir }
+        })
     }
 
     fn wanted(&self) -> Scratch {
-        Scratch {
-            name: "data".into(),
-            id: DeviceId::BackingFile(self.file.to_str().unwrap().into()),
-            partition: None,
-            bytes: BYTES,
-        }
+        self.device.scratch("data")
     }
 
     fn claim(&self) -> Result<PathBuf, String> {
@@ -54,7 +45,7 @@ impl Loop {
     }
 
     fn lay(&self, at: u64, bytes: &[u8]) {
-        let mut file = File::options().write(true).open(&self.node).unwrap();
+        let mut file = File::options().write(true).open(&self.device.node).unwrap();
         file.seek(SeekFrom::Start(at)).unwrap();
         file.write_all(bytes).unwrap();
         file.sync_all().unwrap();
@@ -68,34 +59,28 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.node]).status();
-    }
-}
-
 #[test]
 fn a_free_loop_device_is_given_and_an_old_file_system_on_it_is_no_hindrance() {
-    let Some(device) = Loop::new() else { return };
-    assert_eq!(device.claim().unwrap(), Path::new(&device.node));
-    run("mke2fs", &["-q", "-t", "ext4", &device.node]);
-    assert_eq!(device.claim().unwrap(), Path::new(&device.node));
+    let Some(own) = Loop::new() else { return };
+    assert_eq!(own.claim().unwrap(), Path::new(&own.device.node));
+    run("mke2fs", &["-q", "-t", "ext4", &own.device.node]);
+    assert_eq!(own.claim().unwrap(), Path::new(&own.device.node));
 }
 
 #[test]
 fn mounted_bound_and_in_another_namespace() {
-    let Some(device) = Loop::new() else { return };
-    run("mke2fs", &["-q", "-t", "ext2", &device.node]);
-    let at = device.dir.path().join("at");
+    let Some(own) = Loop::new() else { return };
+    run("mke2fs", &["-q", "-t", "ext2", &own.device.node]);
+    let at = own.dir.path().join("at");
     fs::create_dir(&at).unwrap();
     let at = at.to_str().unwrap();
-    run("mount", &[&device.node, at]);
-    device.refused(&format!("is mounted at {at}"));
+    run("mount", &[&own.device.node, at]);
+    own.refused(&format!("is mounted at {at}"));
     run("umount", &[at]);
-    assert!(device.claim().is_ok());
+    assert!(own.claim().is_ok());
 
     // Only the shell's own namespace has it; the shell waits for a word on its stdin.
-    let script = format!("mount {} {at} && echo mounted && read word", device.node);
+    let script = format!("mount {} {at} && echo mounted && read word", own.device.node);
     let mut shell = Command::new("unshare")
         .args(["--mount", "sh", "-c", &script])
         .stdin(std::process::Stdio::piped())
@@ -104,38 +89,38 @@ fn mounted_bound_and_in_another_namespace() {
         .unwrap();
     let mut word = [0; 8];
     std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut word).unwrap();
-    device.refused(&format!("is mounted at {at}"));
+    own.refused(&format!("is mounted at {at}"));
     drop(shell.stdin.take());
     shell.wait().unwrap();
 }
 
 #[test]
 fn swap_device_mapper_and_a_loop_over_it() {
-    let Some(device) = Loop::new() else { return };
-    let over = run("losetup", &["--find", "--show", &device.node]);
-    device.refused("is behind the loop device");
+    let Some(own) = Loop::new() else { return };
+    let over = run("losetup", &["--find", "--show", &own.device.node]);
+    own.refused("is behind the loop device");
     run("losetup", &["--detach", &over]);
-    assert!(device.claim().is_ok());
+    assert!(own.claim().is_ok());
 
     let name = format!("perfbisect-test-{}", std::process::id());
-    let table = format!("0 {} linear {} 0", BYTES / 512, device.node);
+    let table = format!("0 {} linear {} 0", BYTES / 512, own.device.node);
     let mapped = Command::new("dmsetup")
         .args(["create", &name, "--table", &table])
         .output();
     match mapped {
         Ok(said) if said.status.success() => {
-            device.refused("is a part of dm-");
+            own.refused("is a part of dm-");
             run("dmsetup", &["remove", "--retry", &name]);
         }
         other => eprintln!("device mapper was not tried: {other:?}"),
     }
 
-    run("mkswap", &[&device.node]);
-    device.refused("holds swap space");
-    match Command::new("swapon").arg(&device.node).output() {
+    run("mkswap", &[&own.device.node]);
+    own.refused("holds swap space");
+    match Command::new("swapon").arg(&own.device.node).output() {
         Ok(said) if said.status.success() => {
-            device.refused("is swap space");
-            run("swapoff", &[&device.node]);
+            own.refused("is swap space");
+            run("swapoff", &[&own.device.node]);
         }
         other => eprintln!("swap was not tried: {other:?}"),
     }
@@ -143,9 +128,9 @@ fn swap_device_mapper_and_a_loop_over_it() {
 
 #[test]
 fn held_by_the_kernel_without_a_trace_in_any_file() {
-    let Some(device) = Loop::new() else { return };
+    let Some(own) = Loop::new() else { return };
     let exclusive = rustix::fs::open(
-        &device.node,
+        &own.device.node,
         rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL,
         rustix::fs::Mode::empty(),
     )
@@ -155,16 +140,16 @@ fn held_by_the_kernel_without_a_trace_in_any_file() {
     let view = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/sys", view.path().join("sys")).unwrap();
     std::os::unix::fs::symlink("/dev", view.path().join("dev")).unwrap();
-    let claimed = claim(&View::at(view.path()), &device.wanted());
+    let claimed = claim(&View::at(view.path()), &own.wanted());
     let why = claimed.map(|d| d.node).expect_err("it is held").0;
     assert!(why.contains("the kernel gives it to nobody else"), "{why}");
     drop(exclusive);
-    assert!(claim(&View::at(view.path()), &device.wanted()).is_ok());
+    assert!(claim(&View::at(view.path()), &own.wanted()).is_ok());
 }
 
 #[test]
 fn parts_of_something_larger_that_sleeps() {
-    let Some(device) = Loop::new() else { return };
+    let Some(own) = Loop::new() else { return };
     let raid = b"\xfc\x4e\x2b\xa9";
     let cases: [(u64, &[u8], &str); 9] = [
         (512, b"EFI PART", "a partition table"),
@@ -178,17 +163,17 @@ fn parts_of_something_larger_that_sleeps() {
         (BYTES - 65536, raid, "a member of a RAID (md 0.90 or 1.0)"),
     ];
     for (at, magic, whose) in cases {
-        device.lay(at, magic);
-        device.refused(whose);
-        device.lay(at, &vec![0; magic.len()]);
-        assert!(device.claim().is_ok(), "{whose} is gone again");
+        own.lay(at, magic);
+        own.refused(whose);
+        own.lay(at, &vec![0; magic.len()]);
+        assert!(own.claim().is_ok(), "{whose} is gone again");
     }
 }
 
 #[test]
 fn a_file_behind_a_loop_device_that_was_put_in_another_ones_place() {
-    let Some(device) = Loop::new() else { return };
-    fs::rename(&device.file, device.dir.path().join("moved")).unwrap();
-    File::create(&device.file).unwrap().set_len(BYTES).unwrap();
-    device.refused("no block device of this machine has the backing_file");
+    let Some(own) = Loop::new() else { return };
+    fs::rename(&own.device.file, own.dir.path().join("moved")).unwrap();
+    File::create(&own.device.file).unwrap().set_len(BYTES).unwrap();
+    own.refused("no block device of this machine has the backing_file");
 }
